@@ -1,0 +1,1 @@
+"""YAML recipes, one a file, each runnable: `rlvr train NAME`."""

@@ -1,0 +1,27 @@
+"""Tasks, and the Gymnasium environments that pose them; importing this registers the built-in ones."""
+
+from __future__ import annotations
+
+from . import arithmetic, math
+from .procedural import item_rng
+from .registry import Registration, make_vec, register, registered
+from .spaces import UnicodeText
+from .task import Task
+from .tasks import Tasks
+from .text_env import TextEnv
+from .vector import TextVectorEnv
+
+__all__ = [
+    "Registration",
+    "Task",
+    "Tasks",
+    "TextEnv",
+    "TextVectorEnv",
+    "UnicodeText",
+    "arithmetic",
+    "item_rng",
+    "make_vec",
+    "math",
+    "register",
+    "registered",
+]

@@ -1,0 +1,51 @@
+"""A gym and a trainer for reasoning models: reinforcement learning with verifiable rewards.
+
+Importing this registers the environments with Gymnasium. Nothing here imports torch until it is needed:
+`rlvr.Trainer`, `rlvr.evaluate` and `rlvr.load_model` load it on first use.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+from .envs import Task, Tasks, TextEnv, TextVectorEnv, UnicodeText, make_vec, register
+from .verifiers import Rubric, UserError, Verdict, gate, metric, score, verifier, verify
+
+__version__ = "0.1.0"
+
+# These need torch, or say what would be done with it.
+_LAZY = {
+    "TrainConfig": "trainers.settings",
+    "Trainer": "trainers.loop",
+    "evaluate": "trainers.evaluate",
+    "load_model": "trainers.models",
+}
+
+__all__ = [
+    "Rubric",
+    "Task",
+    "Tasks",
+    "TextEnv",
+    "TextVectorEnv",
+    "TrainConfig",
+    "Trainer",
+    "UnicodeText",
+    "UserError",
+    "Verdict",
+    "evaluate",
+    "gate",
+    "load_model",
+    "make_vec",
+    "metric",
+    "register",
+    "score",
+    "verifier",
+    "verify",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LAZY:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f".{_LAZY[name]}", __name__), name)

@@ -1,0 +1,248 @@
+"""Evaluation: n samples of every task, one row a sample on disk, pass@k and what goes with it."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from ..envs import make_vec
+from ..verifiers import UserError
+from .engines import Engine, Sampling
+from .passk import interval, majority, pass_at_k
+from .rollout import collect
+from .seeding import derive
+from .trajectory import Trajectory
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A mean over tasks with its 95 % interval."""
+
+    value: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """What the samples of a set of tasks say about a policy.
+
+    Attributes:
+        env: id of the environment.
+        tasks: how many tasks were sampled.
+        n: samples a task.
+        pass_at: pass@k for every k asked for.
+        avg: avg@n, the share of samples that passed.
+        maj: maj@n; None where the verifier names no answer to vote on.
+        mean_length: tokens a completion.
+        clipped_ratio: share of completions that were cut off.
+        unparseable_ratio: share of completions in which no answer was found.
+        ungraded: samples whose grader failed; they are in none of the numbers above but the lengths.
+        entropy: mean over generated tokens, in nats; None where the engine cannot tell.
+    """
+
+    env: str
+    tasks: int
+    n: int
+    pass_at: dict[int, Estimate]
+    avg: Estimate
+    maj: Estimate | None
+    mean_length: float
+    clipped_ratio: float
+    unparseable_ratio: float
+    ungraded: int
+    entropy: float | None
+
+    def metrics(self) -> dict[str, float]:
+        """Flat, under `eval/<env>/`."""
+        numbers: dict[str, float | None] = {
+            **{f"pass@{k}": estimate.value for k, estimate in self.pass_at.items()},
+            f"avg@{self.n}": self.avg.value,
+            f"maj@{self.n}": None if self.maj is None else self.maj.value,
+            "mean_length": self.mean_length,
+            "clipped_ratio": self.clipped_ratio,
+            "unparseable_ratio": self.unparseable_ratio,
+            "ungraded": float(self.ungraded),
+            "entropy": self.entropy,
+        }
+        return {f"eval/{self.env}/{name}": value for name, value in numbers.items() if value is not None}
+
+
+def evaluate(
+    engine: Engine,
+    tokenizer: Any,
+    eos_ids: Collection[int],
+    env: str,
+    *,
+    rows_path: Path,
+    options: dict[str, Any] | None = None,
+    n: int = 8,
+    ks: Sequence[int] = (1, 8),
+    tasks: int | None = None,
+    sampling: Sampling,
+    seed: int = 0,
+    batch_size: int = 256,
+    identity: dict[str, Any] | None = None,
+    on_progress: Callable[[int, int], None] = lambda done, total: None,
+) -> Evaluation:
+    """Sample, grade and write every (task, sample) that `rows_path` does not hold yet, then sum up.
+
+    An evaluation that was interrupted goes on where it stopped, and one that is asked for a larger n draws the
+    missing samples only: sample j of task i has a seed of its own.
+
+    Args:
+        engine: generates with the policy that is evaluated.
+        tokenizer: of that policy.
+        eos_ids: of that policy.
+        env: id of a registered text environment.
+        rows_path: JSON lines, one a sample, flushed as they come.
+        options: of the environment; its split is `eval` unless they say otherwise.
+        n: samples a task.
+        ks: which pass@k.
+        tasks: the first so many tasks; None for all.
+        sampling: how tokens are drawn.
+        seed: of the samples.
+        batch_size: completions generated at a time.
+        identity: what the rows depend on besides the arguments here (the model, say); rows of another identity
+            are refused.
+        on_progress: called with (samples done, samples in all).
+
+    Raises:
+        UserError: if a k exceeds n, or if `rows_path` holds samples of something else.
+    """
+    for k in ks:
+        pass_at_k(n, 0, k)
+    options = {"split": "eval", **(options or {})}
+    available = len(make_vec(env, 1, **options).tasks)
+    count = available if tasks is None else min(tasks, available)
+    about = {
+        "env": env,
+        "options": options,
+        "sampling": vars(sampling),
+        "seed": seed,
+        **(identity or {}),
+    }
+    _claim(rows_path, about)
+    rows = _read_rows(rows_path, count, n)
+
+    with rows_path.open("a", encoding="utf-8") as file:
+        for chunk in _chunks(count, n, batch_size):
+            if not all(key in rows for key in chunk):
+                seeds = [derive(seed, "eval", env, task, sample) for task, sample in chunk]
+                envs = make_vec(env, len(chunk), **options)
+                chosen = [task for task, _ in chunk]
+                trajectories = collect(envs, engine, tokenizer, eos_ids, chosen, 1, sampling, seeds)
+                for key, trajectory in zip(chunk, trajectories, strict=True):
+                    if key not in rows:
+                        rows[key] = _row(*key, trajectory)
+                        file.write(json.dumps(rows[key]) + "\n")
+                file.flush()
+            on_progress(min(chunk[-1][1] * count + chunk[-1][0] + 1, count * n), count * n)
+    return summarise(env, list(rows.values()), n, ks)
+
+
+def summarise(env: str, rows: Sequence[Row], n: int, ks: Sequence[int]) -> Evaluation:
+    """Reduce rows to an `Evaluation`: each estimate is a mean over tasks of a number a task.
+
+    A task of which fewer than k samples were graded says nothing about pass@k and is left out of it.
+    """
+    graded: dict[int, list[Row]] = defaultdict(list)
+    for row in rows:
+        if row["score"] is not None:
+            graded[row["task"]].append(row)
+    counts = [(len(group), sum(row["passed"] for row in group)) for group in graded.values()]
+    votes = [group for group in graded.values() if any(row["answer"] is not None for row in group)]
+    entropies = [row["entropy"] for row in rows if row["entropy"] is not None]
+    lengths = [row["length"] for row in rows]
+    return Evaluation(
+        env=env,
+        tasks=len({row["task"] for row in rows}),
+        n=n,
+        pass_at={
+            k: _estimate([pass_at_k(size, passed, k) for size, passed in counts if size >= k])
+            for k in sorted(ks)
+        },
+        avg=_estimate([passed / size for size, passed in counts]),
+        maj=_estimate([_majority(group) for group in graded.values()]) if votes else None,
+        mean_length=fmean(lengths),
+        clipped_ratio=fmean(row["finish_reason"] == "length" for row in rows),
+        unparseable_ratio=fmean(row["status"] == "unparseable" for row in rows),
+        ungraded=sum(row["score"] is None for row in rows),
+        entropy=math.fsum(entropies) / sum(lengths) if len(entropies) == len(rows) and sum(lengths) else None,
+    )
+
+
+def _majority(group: list[Row]) -> float:
+    return majority([row["answer"] for row in group], [bool(row["passed"]) for row in group])
+
+
+def _estimate(values: list[float]) -> Estimate:
+    low, high = interval(values)
+    return Estimate(fmean(values) if values else math.nan, low, high)
+
+
+def _chunks(count: int, n: int, size: int) -> Iterator[list[tuple[int, int]]]:
+    """(task, sample) pairs, sample by sample, in chunks that do not depend on which of them are done.
+
+    So a resumed evaluation generates in the batches of an uninterrupted one, to the same bits.
+    """
+    pairs = [(task, sample) for sample in range(n) for task in range(count)]
+    yield from (pairs[start : start + size] for start in range(0, len(pairs), size))
+
+
+def _row(task: int, sample: int, trajectory: Trajectory) -> Row:
+    verdict = trajectory.verdict
+    return {
+        "task": task,
+        "task_id": trajectory.task_id,
+        "sample": sample,
+        "prompt": trajectory.prompt,
+        "completion": trajectory.completion,
+        "answer": verdict.answer,
+        "score": verdict.score,
+        "passed": verdict.passed,
+        "status": verdict.status,
+        "parts": dict(verdict.parts),
+        "detail": verdict.detail,
+        "length": trajectory.length,
+        "finish_reason": trajectory.finish_reason,
+        "entropy": None if trajectory.entropies is None else math.fsum(trajectory.entropies),
+    }
+
+
+def _claim(rows_path: Path, about: dict[str, Any]) -> None:
+    """Note beside the rows what they are samples of, or refuse rows of something else."""
+    rows_path.parent.mkdir(parents=True, exist_ok=True)
+    note = rows_path.with_suffix(".about.json")
+    wanted = json.dumps(about, sort_keys=True, default=str)
+    if rows_path.exists() and note.exists():
+        found = json.loads(note.read_text(encoding="utf-8"))
+        wanted_items = json.loads(wanted)
+        differing = [key for key in {*found, *wanted_items} if found.get(key) != wanted_items.get(key)]
+        if differing:
+            key = sorted(differing)[0]
+            raise UserError(
+                f"{rows_path} holds samples with {key} = {found.get(key)!r}, not {wanted_items.get(key)!r}; "
+                "name another file with --out"
+            )
+    note.write_text(wanted, encoding="utf-8")
+
+
+def _read_rows(rows_path: Path, count: int, n: int) -> dict[tuple[int, int], Row]:
+    """The rows that are asked for and there already; a last line that was cut off is taken out of the file."""
+    if not rows_path.exists():
+        return {}
+    text = rows_path.read_text(encoding="utf-8")
+    whole = text[: text.rfind("\n") + 1]
+    if whole != text:
+        rows_path.write_text(whole, encoding="utf-8")
+    rows = [json.loads(line) for line in whole.splitlines()]
+    return {(row["task"], row["sample"]): row for row in rows if row["task"] < count and row["sample"] < n}

@@ -1,0 +1,313 @@
+"""The training loop: rollout, advantages, update, sync; evaluation, metrics and checkpoints around it."""
+
+from __future__ import annotations
+
+import copy
+import json
+import math
+import shutil
+import time
+import warnings
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+import torch
+from accelerate import Accelerator
+from accelerate.state import AcceleratorState
+
+from ..envs import make_vec
+from ..verifiers import UserError
+from .advantages import group_advantages
+from .checkpoint import checkpoint_step, latest_checkpoint, restore_optimizer, save_checkpoint
+from .engines import Engine
+from .engines.hf import HFEngine
+from .evaluate import Evaluation, evaluate
+from .logprobs import TokenLogprobs
+from .metrics import MetricsLog, rollout_metrics
+from .models import LoadedModel, load_model, save_policy
+from .progress import Reporter, Silent
+from .rollout import collect
+from .samples import write_samples
+from .seeding import derive, task_order
+from .settings import ModelSettings, TrainConfig
+from .trajectory import Batch, Trajectory
+from .update import Updater
+from .warmstart import tiny_base
+
+
+class Trainer:
+    """Trains the policy of a configuration in its environment.
+
+    A run directory holds `metrics.jsonl`, `samples/`, `eval/` (one row a sample), `checkpoints/`, `summary.json`
+    (before and after) and `final/`: the trained policy in Hugging Face format with its tokenizer.
+
+    Args:
+        config: the run.
+        run_dir: where it is kept.
+        reporter: is told what happens.
+        resume: go on from the latest checkpoint in `run_dir`.
+
+    Raises:
+        UserError: if the configuration does not fit what it names, if `run_dir` holds a run and `resume` is
+            false, or if there is nothing to resume.
+    """
+
+    def __init__(
+        self, config: TrainConfig, run_dir: Path, reporter: Reporter | None = None, resume: bool = False
+    ) -> None:
+        self.config = config
+        self.run_dir = run_dir
+        self.reporter = reporter or Silent()
+        self.stop_requested = False
+        self._claim_run_dir(resume)
+
+        train = config.train
+        episodes = train.prompts_per_step * train.group_size
+        self.envs = make_vec(config.env.id, episodes, **config.env.options)
+        self._warn_if_eval_tasks_are_trained_on()
+
+        self.accelerator = _accelerator(config, run_dir)
+        base = self._base_model()
+        checkpoint = latest_checkpoint(run_dir / "checkpoints") if resume else None
+        self.step = 0 if checkpoint is None else checkpoint_step(checkpoint)
+        loaded = self._load(
+            base if checkpoint is None else config.model.model_copy(update={"name": str(checkpoint)})
+        )
+        self.tokenizer, self.eos_ids = loaded.tokenizer, loaded.eos_ids
+        self.policy = TokenLogprobs(loaded.model, config.sampling.temperature)
+        self.optimizer = torch.optim.AdamW(
+            self.policy.parameters(),
+            lr=train.learning_rate,
+            betas=train.adam_betas,
+            weight_decay=train.weight_decay,
+        )
+        if checkpoint is not None:
+            restore_optimizer(checkpoint, self.optimizer)
+        self.updater = Updater(
+            self.accelerator,
+            self.policy,
+            self._reference(base, loaded, checkpoint),
+            self.optimizer,
+            config.algorithm,
+            train,
+            config.sampling.max_tokens,
+            config.seed,
+        )
+        self.engine: Engine = HFEngine(
+            loaded.model,
+            loaded.eos_ids,
+            loaded.tokenizer.pad_token_id,
+            max_batch=train.generation_batch_size,
+            autocast=self.accelerator.autocast,
+        )
+        self.engine.sync(self.policy, self.step)
+        self.log = MetricsLog(run_dir / "metrics.jsonl", self.accelerator)
+        self._forget_after(self.step)
+
+    def run(self) -> dict[str, Evaluation]:
+        """Train to the configured number of steps, or until `stop_requested`, and keep what was learned.
+
+        Returns:
+            The evaluations `before` and `after`; `after` is missing from a run that was stopped early.
+        """
+        config = self.config
+        results = {"before": self._evaluate_at(0)} if self.step == 0 else self._before()
+        while self.step < config.train.steps and not self.stop_requested:
+            metrics = self.train_step()
+            last = self.step == config.train.steps
+            if config.eval.every and (self.step % config.eval.every == 0 and not last):
+                metrics |= self._evaluate_at(self.step).metrics()
+            if last:
+                results["after"] = self._evaluate_at(self.step)
+                metrics |= results["after"].metrics()
+            self.log.write(self.step, metrics)
+            self.reporter.step(self.step, config.train.steps, metrics)
+            if config.checkpoint.every and (self.step % config.checkpoint.every == 0 or last):
+                self.save()
+        if self.step < config.train.steps:
+            self.save()
+            self.reporter.say(
+                f"stopped after step {self.step}; go on with: rlvr train --resume {self.run_dir}"
+            )
+        elif "after" not in results:
+            results["after"] = self._evaluate_at(self.step)
+        save_policy(self.policy.model, self.tokenizer, self.run_dir / "final")
+        self._write_summary(results)
+        self.accelerator.end_training()
+        return results
+
+    def train_step(self) -> dict[str, float]:
+        """One rollout and its updates; returns the step's metrics."""
+        started = time.perf_counter()
+        trajectories = self._rollout()
+        collected = time.perf_counter()
+        algorithm = self.config.algorithm
+        batch = Batch.from_trajectories(trajectories, self.tokenizer.pad_token_id)
+        advantages = group_advantages(
+            batch.rewards, batch.groups, algorithm.advantage, algorithm.std_ddof, algorithm.std_eps
+        )
+        metrics = rollout_metrics(trajectories) | self.updater.step(batch, advantages, self.step)
+        self.step += 1
+        self.engine.sync(self.policy, self.step)
+
+        log = self.config.log
+        if log.samples_every and self.step % log.samples_every == 0:
+            write_samples(self.run_dir / "samples" / f"step-{self.step:06d}.txt", trajectories, log.samples)
+        finished = time.perf_counter()
+        return metrics | {
+            "num_tokens": float(sum(trajectory.length for trajectory in trajectories)),
+            "time/rollout": collected - started,
+            "time/update": finished - collected,
+            "step_time": finished - started,
+        }
+
+    def save(self) -> Path:
+        """A checkpoint of this step."""
+        return save_checkpoint(
+            self.run_dir / "checkpoints",
+            self.step,
+            self.policy.model,
+            self.tokenizer,
+            self.optimizer,
+            self.config.checkpoint.keep,
+        )
+
+    def _rollout(self) -> list[Trajectory]:
+        if self.engine.version != self.step:
+            raise AssertionError(
+                f"the engine generates with the weights of step {self.engine.version} at step {self.step}"
+            )
+        config, size = self.config, self.config.train.prompts_per_step
+        tasks = task_order(derive(config.seed, "tasks"), len(self.envs.tasks), self.step * size, size)
+        seeds = [derive(config.seed, "rollout", self.step, row) for row in range(self.envs.num_envs)]
+        trajectories = collect(
+            self.envs,
+            self.engine,
+            self.tokenizer,
+            self.eos_ids,
+            tasks,
+            config.train.group_size,
+            config.sampling.sampling(),
+            seeds,
+        )
+        self._speak_of_grader_failures(trajectories)
+        return trajectories
+
+    def _speak_of_grader_failures(self, trajectories: Sequence[Trajectory]) -> None:
+        failed = [trajectory for trajectory in trajectories if math.isnan(trajectory.reward)]
+        if not failed:
+            return
+        first = f"task {failed[0].task_id}: {failed[0].verdict.detail}"
+        if len(failed) == len(trajectories):
+            raise UserError(
+                f"the grader failed on every completion of step {self.step + 1}, so mend it first ({first})"
+            )
+        self.reporter.say(
+            f"warning: step {self.step + 1}: the grader failed on {len(failed)} of {len(trajectories)} completions, "
+            f"which are left out of the update ({first})"
+        )
+
+    def _evaluate_at(self, step: int) -> Evaluation:
+        settings, env = self.config.eval, self.config.eval_env
+        return evaluate(
+            self.engine,
+            self.tokenizer,
+            self.eos_ids,
+            env.id,
+            rows_path=self.run_dir / "eval" / f"step-{step:06d}.jsonl",
+            options=env.options,
+            n=settings.n,
+            ks=settings.k,
+            tasks=settings.tasks,
+            sampling=self.config.sampling.sampling(settings.temperature),
+            seed=derive(self.config.seed, "eval"),
+            batch_size=self.config.train.generation_batch_size,
+            on_progress=lambda done, total: self.reporter.work(f"evaluate at step {step}", done, total),
+        )
+
+    def _before(self) -> dict[str, Evaluation]:
+        # The rows of a finished evaluation are all there, so this reads and never generates.
+        return {"before": self._evaluate_at(0)}
+
+    def _base_model(self) -> ModelSettings:
+        """The model settings with the tiny base model replaced by the folder it was made in."""
+        settings = self.config.model
+        if settings.warm_start is None:
+            return settings
+        steps = settings.warm_start.steps
+        folder = tiny_base(
+            settings.warm_start, on_step=lambda step, loss: self.reporter.work("warm start", step, steps)
+        )
+        return settings.model_copy(update={"name": str(folder), "warm_start": None})
+
+    def _load(self, settings: ModelSettings) -> LoadedModel:
+        return load_model(
+            settings.name,
+            dtype=settings.dtype,
+            device=self.accelerator.device,
+            chat_template=settings.chat_template,
+        )
+
+    def _reference(
+        self, base: ModelSettings, loaded: LoadedModel, checkpoint: Path | None
+    ) -> TokenLogprobs | None:
+        if not self.config.algorithm.needs_reference:
+            return None
+        model = copy.deepcopy(loaded.model) if checkpoint is None else self._load(base).model
+        return TokenLogprobs(model.requires_grad_(False), self.config.sampling.temperature)
+
+    def _claim_run_dir(self, resume: bool) -> None:
+        if not resume and (self.run_dir / "metrics.jsonl").exists():
+            raise UserError(
+                f"{self.run_dir} already holds a run; go on with it by --resume {self.run_dir}, "
+                "or set run_dir to another folder"
+            )
+        self.run_dir.mkdir(parents=True, exist_ok=True)
+
+    def _forget_after(self, step: int) -> None:
+        """Remove what a run wrote after the checkpoint that it is resumed from."""
+        self.log.forget_after(step)
+        for folder, suffix in (("eval", ".jsonl"), ("samples", ".txt")):
+            for path in (self.run_dir / folder).glob(f"step-*{suffix}"):
+                if int(path.stem.removeprefix("step-")) > step:
+                    path.unlink()
+        if (self.run_dir / "final").exists():
+            shutil.rmtree(self.run_dir / "final")
+
+    def _warn_if_eval_tasks_are_trained_on(self) -> None:
+        """Held-out tasks that are not held out make every pass@k a lie; lists are small enough to look."""
+        env = self.config.eval_env
+        held_out = make_vec(env.id, 1, **env.options).tasks
+        trained = self.envs.tasks
+        if max(len(trained), len(held_out)) > 100_000:
+            return
+        known = {task.prompt for task in trained}
+        shared = sum(task.prompt in known for task in held_out)
+        if shared:
+            warnings.warn(
+                f"{shared} of {len(held_out)} evaluation tasks are also trained on; give eval.env tasks of its own",
+                stacklevel=2,
+            )
+
+    def _write_summary(self, results: dict[str, Evaluation]) -> None:
+        summary = {name: asdict(evaluation) for name, evaluation in results.items()}
+        text = json.dumps({"steps": self.step, **summary}, indent=2)
+        (self.run_dir / "summary.json").write_text(text + "\n", encoding="utf-8")
+
+
+def _accelerator(config: TrainConfig, run_dir: Path) -> Accelerator:
+    # The state is one a process and refuses another precision, which a second trainer may want.
+    AcceleratorState._reset_state()
+    accelerator = Accelerator(
+        mixed_precision={"fp32": "no", "bf16": "bf16"}[config.train.precision],
+        log_with=list(config.log.trackers) or None,
+        project_dir=run_dir,
+    )
+    if accelerator.num_processes > 1:
+        raise UserError(
+            f"this run was started with {accelerator.num_processes} processes, which is not supported yet; start one"
+        )
+    if config.log.trackers:
+        accelerator.init_trackers(config.log.project)
+    return accelerator

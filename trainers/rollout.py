@@ -1,0 +1,89 @@
+"""Collecting a batch of trajectories: prompts out of the environment, completions back into it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Any
+
+from ..envs import TextVectorEnv
+from .engines import Completion, Engine, Sampling
+from .trajectory import Trajectory
+
+
+def collect(
+    envs: TextVectorEnv,
+    engine: Engine,
+    tokenizer: Any,
+    eos_ids: Collection[int],
+    tasks: Sequence[int],
+    group_size: int,
+    sampling: Sampling,
+    seeds: Sequence[int],
+) -> list[Trajectory]:
+    """Play `group_size` episodes of each task: one group a task.
+
+    Args:
+        envs: as many environments as there are episodes.
+        engine: generates the completions.
+        tokenizer: renders chat messages and decodes completions.
+        eos_ids: an EOS at the end of a completion is not part of its text.
+        tasks: the task index of each group.
+        group_size: how many episodes a group has.
+        sampling: how tokens are drawn.
+        seeds: one an episode.
+
+    Returns:
+        Trajectories in the order of `tasks`, the members of a group side by side.
+    """
+    observations, info = envs.reset(options={"task": [task for task in tasks for _ in range(group_size)]})
+    task_ids = [str(task_id) for task_id in info["task_id"]]
+    groups = [group for group in range(len(tasks)) for _ in range(group_size)]
+    _assert_one_task_a_group(groups, task_ids, observations)
+
+    prompts = [encode_prompt(tokenizer, messages) for messages in envs.messages(observations)]
+    completions = engine.generate(prompts, sampling, seeds)
+    texts = [decode_completion(tokenizer, completion, eos_ids) for completion in completions]
+    _, rewards, _, _, _ = envs.step(texts)
+
+    return [
+        Trajectory(
+            task_id=task_ids[row],
+            group=groups[row],
+            prompt=observations[row],
+            completion=texts[row],
+            ids=[*prompts[row], *completion.ids],
+            loss_mask=[*[0] * len(prompts[row]), *[1] * len(completion.ids)],
+            sampler_logprobs=[*[0.0] * len(prompts[row]), *completion.logprobs],
+            entropies=None
+            if completion.entropies is None
+            else [*[0.0] * len(prompts[row]), *completion.entropies],
+            rewards=[float(rewards[row])],
+            verdict=envs.verdicts[row],
+            finish_reason=completion.finish_reason,
+        )
+        for row, completion in enumerate(completions)
+    ]
+
+
+def encode_prompt(tokenizer: Any, messages: list[dict[str, str]]) -> list[int]:
+    """Token ids of a chat, up to where the model is to speak."""
+    return list(tokenizer.apply_chat_template(messages, add_generation_prompt=True, return_dict=False))
+
+
+def decode_completion(tokenizer: Any, completion: Completion, eos_ids: Collection[int]) -> str:
+    """The text that the verifiers see: all but the EOS, special tokens such as `<think>` included."""
+    ids = completion.ids
+    if completion.finish_reason == "stop" and ids and ids[-1] in eos_ids:
+        ids = ids[:-1]
+    return str(tokenizer.decode(ids, skip_special_tokens=False, clean_up_tokenization_spaces=False))
+
+
+def _assert_one_task_a_group(groups: list[int], task_ids: list[str], observations: Sequence[str]) -> None:
+    first: dict[int, tuple[str, str]] = {}
+    for group, task_id, observation in zip(groups, task_ids, observations, strict=True):
+        expected = first.setdefault(group, (task_id, observation))
+        if expected != (task_id, observation):
+            raise AssertionError(
+                f"group {group} was to hold one task but got {expected[0]!r} and {task_id!r}: "
+                "the environment's reset does not give the task that its options name"
+            )

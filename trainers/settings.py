@@ -1,0 +1,149 @@
+"""What a training run may be told, section by section; unknown keys are errors. No torch in here."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from .algorithms import Algorithm
+from .engines.base import Sampling
+from .warmstart import WarmStart
+
+
+class Section(BaseModel):
+    """A part of the configuration."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class ModelSettings(Section):
+    """The policy to start from."""
+
+    name: str = Field(
+        description="a folder of safetensors, a .gguf file, an installed package that carries one, a hub name, or 'tiny'"
+    )
+    dtype: Literal["float32", "bfloat16"] = Field("float32", description="of the weights and the optimizer")
+    chat_template: str | None = Field(None, description="a Jinja file, for a tokenizer that has no template")
+    warm_start: WarmStart | None = Field(None, description="how the base model 'tiny' is made; cached")
+
+    @model_validator(mode="after")
+    def _warm_start_is_for_tiny(self) -> ModelSettings:
+        if (self.warm_start is not None) != (self.name == "tiny"):
+            raise ValueError(
+                f"model.name is {self.name!r}; the section warm_start goes with name: tiny, and that name with it"
+            )
+        return self
+
+
+class EnvSettings(Section):
+    """The environment, and the options that `gymnasium.make` takes for it."""
+
+    id: str
+    options: dict[str, Any] = Field(default_factory=dict)
+
+
+class SamplingSettings(Section):
+    """How rollouts are drawn: from the whole distribution, so that its log-probs are the policy's."""
+
+    max_tokens: int = Field(256, ge=1)
+    temperature: float = Field(1.0, gt=0)
+
+    def sampling(self, temperature: float | None = None) -> Sampling:
+        """The same for an engine, at another temperature if one is given."""
+        return Sampling(self.max_tokens, self.temperature if temperature is None else temperature)
+
+
+class TrainSettings(Section):
+    """Sizes of a step and the optimizer."""
+
+    steps: int = Field(100, ge=1)
+    prompts_per_step: int = Field(8, ge=1, description="groups in a rollout")
+    group_size: int = Field(8, ge=2, description="completions of each prompt")
+    epochs: int = Field(1, ge=1, description="passes over a rollout")
+    minibatches: int = Field(1, ge=1, description="optimizer steps in each pass")
+    micro_batch_size: int = Field(
+        32, ge=1, description="rows in one forward pass; changes memory, not the gradient"
+    )
+    generation_batch_size: int = Field(256, ge=1, description="prompts that the engine takes at once")
+    learning_rate: float = Field(1e-6, gt=0)
+    warmup_steps: int = Field(
+        0, ge=0, description="steps over which the learning rate rises from 0, linearly"
+    )
+    weight_decay: float = Field(0.0, ge=0)
+    adam_betas: tuple[float, float] = (0.9, 0.999)
+    max_grad_norm: float = Field(1.0, gt=0)
+    precision: Literal["fp32", "bf16"] = Field(
+        "fp32", description="bf16 is autocast over the weights' own dtype"
+    )
+
+    @model_validator(mode="after")
+    def _minibatches_have_rows(self) -> TrainSettings:
+        rows = self.prompts_per_step * self.group_size
+        if self.minibatches > rows:
+            raise ValueError(f"minibatches is {self.minibatches} but a step has {rows} rows; lower it")
+        return self
+
+    def learning_rate_at(self, step: int) -> float:
+        """Linear warm-up over the first `warmup_steps` steps, counted from 0, then constant."""
+        return self.learning_rate * min(1.0, (step + 1) / (self.warmup_steps + 1))
+
+
+class EvalSettings(Section):
+    """Evaluation on held-out tasks before, during and after training."""
+
+    every: int = Field(0, ge=0, description="steps between evaluations; 0 evaluates before and after only")
+    n: int = Field(8, ge=1, description="samples a task")
+    k: tuple[int, ...] = (1, 8)
+    tasks: int | None = Field(64, ge=1, description="the first so many tasks; all of them if null")
+    env: EnvSettings | None = Field(None, description="the training environment, split 'eval', if not given")
+    temperature: float = Field(1.0, ge=0)
+
+    @model_validator(mode="after")
+    def _k_within_n(self) -> EvalSettings:
+        if not self.k or not all(1 <= k <= self.n for k in self.k):
+            raise ValueError(f"eval.k is {list(self.k)} but n is {self.n}; every k must be from 1 to n")
+        return self
+
+
+class CheckpointSettings(Section):
+    """When the run can be resumed from."""
+
+    every: int = Field(50, ge=0, description="steps between checkpoints; 0 keeps the final policy only")
+    keep: int = Field(2, ge=1, description="how many of the latest are kept")
+
+
+class LogSettings(Section):
+    """Where the run can be watched, next to metrics.jsonl."""
+
+    trackers: tuple[Literal["tensorboard", "wandb", "trackio"], ...] = ()
+    project: str = "rlvr"
+    samples_every: int = Field(
+        10, ge=0, description="steps between samples of completions as text; 0 for none"
+    )
+    samples: int = Field(4, ge=1, description="how many completions at a time")
+
+
+class TrainConfig(Section):
+    """A whole run."""
+
+    run_dir: str | None = Field(None, description="runs/<recipe>-<time> if not given")
+    seed: int = Field(0, ge=0)
+    imports: tuple[str, ...] = Field(
+        (), description="modules or .py files that register environments or verifiers"
+    )
+    model: ModelSettings
+    env: EnvSettings
+    sampling: SamplingSettings = Field(default_factory=SamplingSettings)
+    algorithm: Algorithm = Field(default_factory=lambda: Algorithm.model_validate({"name": "grpo"}))
+    train: TrainSettings = Field(default_factory=TrainSettings)
+    eval: EvalSettings = Field(default_factory=EvalSettings)
+    checkpoint: CheckpointSettings = Field(default_factory=CheckpointSettings)
+    log: LogSettings = Field(default_factory=LogSettings)
+
+    @property
+    def eval_env(self) -> EnvSettings:
+        """The environment that is evaluated: the training one with split 'eval', unless another is named."""
+        if self.eval.env is not None:
+            return self.eval.env
+        return EnvSettings(id=self.env.id, options={**self.env.options, "split": "eval"})

@@ -1,0 +1,8 @@
+"""The one exception that stands for a mistake of the user's rather than of the program's."""
+
+
+class UserError(Exception):
+    """A mistake the user can mend: the message is one sentence that names the thing, the value, and what to do.
+
+    The command line prints the message without a traceback and exits with code 2.
+    """
