@@ -1,4 +1,4 @@
-"""`rlvr/Arithmetic-v0`: procedural integer arithmetic in five levels, with worked solutions to learn from.
+"""`rlvr/Arithmetic-v0`: procedural integer arithmetic in five levels.
 
 Whether a problem belongs to the training or to the held-out split is a property of the problem alone
 (a hash of its operands and operators), so no choice of level, seed, template or size can make them meet.
@@ -7,7 +7,6 @@ Whether a problem belongs to the training or to the held-out split is a property
 from __future__ import annotations
 
 import hashlib
-import operator
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
@@ -16,6 +15,7 @@ from typing import Literal, get_args
 import numpy as np
 
 from ..verifiers import Rubric, UserError, metric, score, verify
+from .expressions import APPLY, BINDING, Expression, Operation, canonical, evaluate, render
 from .procedural import item_rng
 from .registry import register
 from .task import Task
@@ -33,21 +33,6 @@ _MOST_TERMS = 8
 # Spaces of two-term problems up to this many expressions are listed rather than drawn from.
 _LISTABLE = 25_000
 _MOST_DRAWS = 10_000
-
-_APPLY: dict[str, Callable[[int, int], int]] = {"+": operator.add, "-": operator.sub, "*": operator.mul}
-_BINDING = {"+": 1, "-": 1, "*": 2}
-
-
-@dataclass(frozen=True)
-class Operation:
-    """An inner node of an expression: `left operator right`."""
-
-    operator: str
-    left: Expression
-    right: Expression
-
-
-Expression = int | Operation
 
 
 @dataclass(frozen=True)
@@ -102,7 +87,7 @@ def shape_of(
 
 def _checked_operators(operators: str | Sequence[str]) -> str:
     chosen = list(operators) if isinstance(operators, (str, list, tuple)) else []
-    if not chosen or any(name not in _APPLY for name in chosen) or len(set(chosen)) != len(chosen):
+    if not chosen or any(name not in APPLY for name in chosen) or len(set(chosen)) != len(chosen):
         raise UserError(f"operators={operators!r} must be one or more of '+', '-' and '*', each at most once.")
     return "".join(chosen)
 
@@ -126,44 +111,6 @@ def _checked_terms(terms: int | Sequence[int]) -> tuple[int, int]:
 
 def _is_int(value: object) -> bool:
     return isinstance(value, (int, np.integer)) and not isinstance(value, bool)
-
-
-def evaluate(expression: Expression) -> int:
-    """The exact value of an expression."""
-    if isinstance(expression, int):
-        return expression
-    return _APPLY[expression.operator](evaluate(expression.left), evaluate(expression.right))
-
-
-def render(expression: Expression) -> str:
-    """The expression as text, with parentheses only where the tree needs them: `3 * (4 - 1)`."""
-    if isinstance(expression, int):
-        return str(expression)
-    binding = _BINDING[expression.operator]
-    left, right = render(expression.left), render(expression.right)
-    if isinstance(expression.left, Operation) and _BINDING[expression.left.operator] < binding:
-        left = f"({left})"
-    if isinstance(expression.right, Operation) and _BINDING[expression.right.operator] <= binding:
-        right = f"({right})"
-    return f"{left} {expression.operator} {right}"
-
-
-def canonical(expression: Expression) -> str:
-    """The operands and operators of an expression, sorted: equal for `3 + 5` and `5 + 3`.
-
-    Coarser than equality of problems (`3 - 5` and `5 - 3` agree too), so relatives stay in one split.
-    """
-    operands: list[int] = []
-    operators: list[str] = []
-    pending = [expression]
-    while pending:
-        node = pending.pop()
-        if isinstance(node, int):
-            operands.append(node)
-        else:
-            operators.append(node.operator)
-            pending += [node.left, node.right]
-    return " ".join([*map(str, sorted(operands)), *sorted(operators)])
 
 
 def split_of(expression: Expression) -> Split:
@@ -202,7 +149,7 @@ def _tree(operands: list[int], operators: list[str], root: Callable[[list[str]],
 
 def _weakest(operators: list[str]) -> int:
     # The last of the loosest operators is evaluated last: the usual, left-to-right reading.
-    return min(reversed(range(len(operators))), key=lambda at: _BINDING[operators[at]])
+    return min(reversed(range(len(operators))), key=lambda at: BINDING[operators[at]])
 
 
 def arithmetic_tasks(
@@ -291,118 +238,6 @@ def _all_pairs(shape: Shape) -> Iterator[Expression]:
     operands = range(shape.max_operand + 1)
     for name, left, right in product(shape.operators, operands, operands):
         yield Operation(name, left, right)
-
-
-def worked_solution(expression: Expression, rng: np.random.Generator, slip: float) -> str:
-    r"""A demonstration that works the expression out digit by digit, as one learns at school.
-
-    Each operation is restated and its columns follow from the right, with carries and borrows:
-    `<think>17+8:7+8=15,1+0+1=2</think>\boxed{25}`. A negative difference is turned round first:
-    `<think>-(17-3):7-3=4,1-0=1</think>\boxed{-14}`. A column knows only digits, so every fact that a
-    held-out problem needs appears in training problems too.
-
-    Args:
-        expression: what to work out.
-        rng: decides whether, where and by how much the solution slips.
-        slip: the probability that one column comes out wrong by 1 to 3. What follows is consistent with it,
-            so the answer is wrong as well (unless a later product with 0 hides it).
-    """
-    careful = _Scratchpad()
-    careful.work(expression)
-    pad = _Scratchpad()
-    if rng.random() < slip:
-        pad = _Scratchpad(slip_at=int(rng.integers(careful.columns)), rng=rng)
-    value = pad.work(expression)
-    return f"<think>{';'.join(pad.lines)}</think>\\boxed{{{value}}}"
-
-
-class _Scratchpad:
-    """Written arithmetic: `lines` holds one line an operation, `columns` counts the columns done."""
-
-    def __init__(self, slip_at: int = -1, rng: np.random.Generator | None = None) -> None:
-        self.lines: list[str] = []
-        self.columns = 0
-        self._slip_at = slip_at
-        self._rng = rng
-        self._written: list[str] = []
-
-    def work(self, expression: Expression) -> int:
-        if isinstance(expression, int):
-            return expression
-        left, right = self.work(expression.left), self.work(expression.right)
-        if expression.operator == "*":
-            return self._multiply(left, right)
-        return self._add(left, expression.operator, right)
-
-    def _add(self, a: int, name: str, b: int) -> int:
-        """`a + b` or `a - b` with signs, through one sum or one difference of natural numbers."""
-        sign = -1 if a < 0 else 1
-        same_sign = (name == "+") == ((a < 0) == (b < 0))
-        a, b = abs(a), abs(b)
-        if same_sign:
-            return self._line(sign, a, "+", b, self._sum)
-        if a < b:
-            return self._line(-sign, b, "-", a, self._difference)
-        return self._line(sign, a, "-", b, self._difference)
-
-    def _multiply(self, a: int, b: int) -> int:
-        sign = -1 if (a < 0) != (b < 0) else 1
-        a, b = abs(a), abs(b)
-        partials = [int(digit) * 10**place for place, digit in enumerate(reversed(str(b))) if digit != "0"]
-        values = [self._line(sign, a, "*", partial, self._product) for partial in partials or [0]]
-        total = values[0]
-        for value in values[1:]:
-            total = self._add(total, "+", value)
-        return total
-
-    def _line(self, sign: int, a: int, name: str, b: int, columns: Callable[[int, int], int]) -> int:
-        self._written = []
-        value = sign * columns(a, b)
-        restated = f"{a}{name}{b}" if sign > 0 else f"-({a}{name}{b})"
-        self.lines.append(f"{restated}:{','.join(self._written)}")
-        return value
-
-    def _sum(self, a: int, b: int) -> int:
-        carry, value, places = 0, 0, len(str(max(a, b)))
-        for place in range(places):
-            x, y = _digit(a, place), _digit(b, place)
-            column = self._column(f"{x}+{y}" + f"+{carry}" * (carry > 0), x + y + carry, most=19)
-            carry = column // 10
-            value += (column if place == places - 1 else column % 10) * 10**place
-        return value
-
-    def _difference(self, a: int, b: int) -> int:
-        borrow, value = 0, 0
-        for place in range(len(str(a))):
-            x, y = _digit(a, place), _digit(b, place)
-            lent = 10 if x < y + borrow else 0
-            column = self._column(f"{x + lent}-{y}" + "-1" * borrow, x + lent - y - borrow, most=9)
-            borrow = lent // 10
-            value += column * 10**place
-        return value
-
-    def _product(self, a: int, b: int) -> int:
-        """`a` times `b`, where `b` is one digit followed by zeros, which are only appended."""
-        y, zeros = int(str(b)[0]), len(str(b)) - 1
-        carry, value, places = 0, 0, len(str(a))
-        for place in range(places):
-            x = _digit(a, place)
-            column = self._column(f"{x}*{y}" + f"+{carry}" * (carry > 0), x * y + carry, most=89)
-            carry = column // 10
-            value += (column if place == places - 1 else column % 10) * 10**place
-        return value * 10**zeros
-
-    def _column(self, text: str, value: int, most: int) -> int:
-        if self.columns == self._slip_at and self._rng is not None:
-            near = [value + by for by in (-3, -2, -1, 1, 2, 3) if 0 <= value + by <= most]
-            value = near[int(self._rng.integers(len(near)))]
-        self.columns += 1
-        self._written.append(f"{text}={value}")
-        return value
-
-
-def _digit(number: int, place: int) -> int:
-    return number // 10**place % 10
 
 
 register(

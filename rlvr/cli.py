@@ -36,9 +36,7 @@ console = Console()
 
 ImportOption = Annotated[
     list[str] | None,
-    typer.Option(
-        "--import", help="A module or .py file that registers environments or verifiers.", metavar="MODULE"
-    ),
+    typer.Option("--import", help="A module or .py file that registers environments or verifiers.", metavar="MODULE"),
 ]
 
 
@@ -65,13 +63,9 @@ def train(
             config = None
         config = config or str(resume / "config.yaml")
     if config is None:
-        raise UserError(
-            "no configuration was named; give a YAML file or the name of a recipe, such as quickstart"
-        )
+        raise UserError("no configuration was named; give a YAML file or the name of a recipe, such as quickstart")
     settings = load_config(config, overrides)
-    run_dir = resume or Path(
-        settings.run_dir or f"runs/{find_recipe(config).stem}-{time.strftime('%Y%m%d-%H%M%S')}"
-    )
+    run_dir = resume or Path(settings.run_dir or f"runs/{find_recipe(config).stem}-{time.strftime('%Y%m%d-%H%M%S')}")
     import_extensions(settings.imports)
     with _extra("train"):
         from .trainers.loop import Trainer
@@ -90,18 +84,14 @@ def train(
 @app.command()
 def eval(
     env: Annotated[str, typer.Argument(help="Id of an environment, such as rlvr/Arithmetic-v0.")],
-    model: Annotated[
-        str, typer.Option(help="A folder, a .gguf file, a package that carries one, or a hub name.")
-    ],
+    model: Annotated[str, typer.Option(help="A folder, a .gguf file, a package that carries one, or a hub name.")],
     n: Annotated[int, typer.Option("-n", min=1, help="Samples a task.")] = 8,
     k: Annotated[str, typer.Option("-k", help="Which pass@k, separated by commas.")] = "1",
     option: Annotated[
         list[str] | None,
         typer.Option("--option", "-o", help="Option of the environment.", metavar="KEY=VALUE"),
     ] = None,
-    tasks: Annotated[
-        int | None, typer.Option(min=1, help="The first so many tasks; all if not given.")
-    ] = None,
+    tasks: Annotated[int | None, typer.Option(min=1, help="The first so many tasks; all if not given.")] = None,
     max_tokens: Annotated[int, typer.Option(min=1, help="The most tokens that a completion may have.")] = 256,
     temperature: Annotated[float, typer.Option(min=0, help="Of the samples; 0 is greedy.")] = 1.0,
     top_p: Annotated[float, typer.Option(min=0, max=1)] = 1.0,
@@ -109,12 +99,8 @@ def eval(
     seed: Annotated[int, typer.Option(min=0)] = 0,
     batch_size: Annotated[int, typer.Option(min=1, help="Completions generated at a time.")] = 256,
     bf16: Annotated[bool, typer.Option("--bf16", help="Generate in bfloat16.")] = False,
-    chat_template: Annotated[
-        Path | None, typer.Option(help="A Jinja file, for a tokenizer without one.")
-    ] = None,
-    out: Annotated[
-        Path | None, typer.Option(help="The file of samples; an unfinished one is continued.")
-    ] = None,
+    chat_template: Annotated[Path | None, typer.Option(help="A Jinja file, for a tokenizer without one.")] = None,
+    out: Annotated[Path | None, typer.Option(help="The file of samples; an unfinished one is continued.")] = None,
     imports: ImportOption = None,
 ) -> None:
     """Sample n completions of every held-out task: pass@1, pass@k, maj@n, lengths."""
@@ -163,9 +149,7 @@ def eval(
 
 @app.command()
 def envs(
-    name: Annotated[
-        str | None, typer.Argument(help="Show one environment: its options, rubric and prompt.")
-    ] = None,
+    name: Annotated[str | None, typer.Argument(help="Show one environment: its options, rubric and prompt.")] = None,
     imports: ImportOption = None,
 ) -> None:
     """List the registered environments."""
@@ -252,9 +236,7 @@ def _extra(name: str) -> Iterator[None]:
     except ModuleNotFoundError as error:
         if (error.name or "").startswith("rlvr"):
             raise
-        raise UserError(
-            f"this needs the package {error.name!r}; install it with: pip install 'rlvr[{name}]'"
-        ) from None
+        raise UserError(f"this needs the package {error.name!r}; install it with: pip install 'rlvr[{name}]'") from None
 
 
 def _key_value(text: str) -> tuple[str, Any]:

@@ -36,9 +36,7 @@ def load_config(recipe: str, overrides: Sequence[str] = ()) -> TrainConfig:
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise UserError(f"{path} is not valid YAML: {_one_line(error)}; mend the file") from None
     if not isinstance(content, dict):
-        raise UserError(
-            f"{path} holds no mapping of settings; start from one of the recipes: {_recipe_names()}"
-        )
+        raise UserError(f"{path} holds no mapping of settings; start from one of the recipes: {_recipe_names()}")
     for override in overrides:
         _apply(content, override)
     return parse_config(content, str(path))
@@ -67,9 +65,7 @@ def find_recipe(recipe: str) -> Path:
     packaged = _recipes_folder() / f"{path.stem}.yaml"
     if path.name in (path.stem, packaged.name) and len(path.parts) == 1 and packaged.is_file():
         return packaged
-    raise UserError(
-        f"there is no configuration {recipe!r}; give a YAML file or one of the recipes: {_recipe_names()}"
-    )
+    raise UserError(f"there is no configuration {recipe!r}; give a YAML file or one of the recipes: {_recipe_names()}")
 
 
 def import_extensions(names: Sequence[str]) -> None:
@@ -83,9 +79,7 @@ def import_extensions(names: Sequence[str]) -> None:
         except ModuleNotFoundError as error:
             if error.name != name.partition(".")[0] and error.name != name:
                 raise
-            raise UserError(
-                f"there is no module {name!r} to import; give a module or the path of a .py file"
-            ) from None
+            raise UserError(f"there is no module {name!r} to import; give a module or the path of a .py file") from None
 
 
 def _import_file(path: Path) -> None:
@@ -108,9 +102,7 @@ def _apply(content: dict[str, Any], override: str) -> None:
     try:
         value = yaml.safe_load(text)
     except yaml.YAMLError as error:
-        raise UserError(
-            f"the value in {override!r} is not valid YAML: {_one_line(error)}; quote it"
-        ) from None
+        raise UserError(f"the value in {override!r} is not valid YAML: {_one_line(error)}; quote it") from None
     *sections, last = key.split(".")
     place = content
     for section in sections:
@@ -118,9 +110,7 @@ def _apply(content: dict[str, Any], override: str) -> None:
             place[section] = {}
         place = place[section]
         if not isinstance(place, dict):
-            raise UserError(
-                f"{override!r} sets a key of {section!r}, which is a value and has none; set it whole"
-            )
+            raise UserError(f"{override!r} sets a key of {section!r}, which is a value and has none; set it whole")
     place[last] = value
 
 
@@ -144,9 +134,7 @@ def _section_at(location: Sequence[str]) -> type[BaseModel]:
     for name in location:
         annotation = section.model_fields[name].annotation
         options = [annotation, *typing.get_args(annotation)]
-        section = next(
-            option for option in options if isinstance(option, type) and issubclass(option, BaseModel)
-        )
+        section = next(option for option in options if isinstance(option, type) and issubclass(option, BaseModel))
     return section
 
 

@@ -167,8 +167,7 @@ def summarise(env: str, rows: Sequence[Row], n: int, ks: Sequence[int]) -> Evalu
         tasks=len({row["task"] for row in rows}),
         n=n,
         pass_at={
-            k: _estimate([pass_at_k(size, passed, k) for size, passed in counts if size >= k])
-            for k in sorted(ks)
+            k: _estimate([pass_at_k(size, passed, k) for size, passed in counts if size >= k]) for k in sorted(ks)
         },
         avg=_estimate([passed / size for size, passed in counts]),
         maj=_estimate([_majority(group) for group in graded.values()]) if votes else None,

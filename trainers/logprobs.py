@@ -61,9 +61,7 @@ class TokenLogprobs(nn.Module):
         logprobs, entropies = (torch.cat(columns) for columns in zip(*parts, strict=True))
         return TokenStatistics(
             hidden.new_zeros(input_ids.shape, dtype=torch.float32).masked_scatter(_shift(predicts), logprobs),
-            hidden.new_zeros(input_ids.shape, dtype=torch.float32).masked_scatter(
-                _shift(predicts), entropies
-            ),
+            hidden.new_zeros(input_ids.shape, dtype=torch.float32).masked_scatter(_shift(predicts), entropies),
         )
 
     def _chunk(self, hidden: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:

@@ -71,9 +71,7 @@ class Trainer:
         base = self._base_model()
         checkpoint = latest_checkpoint(run_dir / "checkpoints") if resume else None
         self.step = 0 if checkpoint is None else checkpoint_step(checkpoint)
-        loaded = self._load(
-            base if checkpoint is None else config.model.model_copy(update={"name": str(checkpoint)})
-        )
+        loaded = self._load(base if checkpoint is None else config.model.model_copy(update={"name": str(checkpoint)}))
         self.tokenizer, self.eos_ids = loaded.tokenizer, loaded.eos_ids
         self.policy = TokenLogprobs(loaded.model, config.sampling.temperature)
         self.optimizer = torch.optim.AdamW(
@@ -127,9 +125,7 @@ class Trainer:
                 self.save()
         if self.step < config.train.steps:
             self.save()
-            self.reporter.say(
-                f"stopped after step {self.step}; go on with: rlvr train --resume {self.run_dir}"
-            )
+            self.reporter.say(f"stopped after step {self.step}; go on with: rlvr train --resume {self.run_dir}")
         elif "after" not in results:
             results["after"] = self._evaluate_at(self.step)
         save_policy(self.policy.model, self.tokenizer, self.run_dir / "final")
@@ -249,9 +245,7 @@ class Trainer:
             chat_template=settings.chat_template,
         )
 
-    def _reference(
-        self, base: ModelSettings, loaded: LoadedModel, checkpoint: Path | None
-    ) -> TokenLogprobs | None:
+    def _reference(self, base: ModelSettings, loaded: LoadedModel, checkpoint: Path | None) -> TokenLogprobs | None:
         if not self.config.algorithm.needs_reference:
             return None
         model = copy.deepcopy(loaded.model) if checkpoint is None else self._load(base).model

@@ -29,9 +29,7 @@ def rollout_metrics(trajectories: Sequence[Trajectory]) -> dict[str, float]:
         "completions/mean_length": _mean(lengths),
         "completions/min_length": float(min(lengths)),
         "completions/max_length": float(max(lengths)),
-        "completions/mean_terminated_length": _mean(
-            t.length for t in trajectories if t.finish_reason == "stop"
-        ),
+        "completions/mean_terminated_length": _mean(t.length for t in trajectories if t.finish_reason == "stop"),
         "completions/mean_length_solved": _mean(t.length for t in graded if t.verdict.passed),
         "completions/mean_length_unsolved": _mean(t.length for t in graded if not t.verdict.passed),
         "completions/clipped_ratio": _mean(t.finish_reason == "length" for t in trajectories),

@@ -100,9 +100,7 @@ class ConsoleReporter:
     def step(self, step: int, steps: int, metrics: Mapping[str, float]) -> None:
         """Move the bar of the run and show the step's numbers."""
         shown = "  ".join(
-            f"{label} {form.format(metrics[name])}"
-            for name, (label, form) in _SHOWN.items()
-            if name in metrics
+            f"{label} {form.format(metrics[name])}" for name, (label, form) in _SHOWN.items() if name in metrics
         )
         self._advance("train", step, steps, shown)
         if not self._console.is_terminal and (step == steps or step % max(1, steps // 10) == 0):
@@ -130,9 +128,7 @@ def evaluation_table(title: str, evaluations: Mapping[str, Evaluation]) -> Table
         table.add_row(f"pass@{k}", *(_with_interval(column.pass_at[k]) for column in columns))
     table.add_row(f"avg@{columns[0].n}", *(_with_interval(column.avg) for column in columns))
     if all(column.maj is not None for column in columns):
-        table.add_row(
-            f"maj@{columns[0].n}", *(_with_interval(column.maj) for column in columns if column.maj)
-        )
+        table.add_row(f"maj@{columns[0].n}", *(_with_interval(column.maj) for column in columns if column.maj))
     table.add_row("mean length", *(f"{column.mean_length:.1f} tokens" for column in columns))
     if all(column.entropy is not None for column in columns):
         table.add_row("entropy", *(f"{column.entropy:.3f} nats" for column in columns))

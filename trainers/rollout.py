@@ -54,9 +54,7 @@ def collect(
             ids=[*prompts[row], *completion.ids],
             loss_mask=[*[0] * len(prompts[row]), *[1] * len(completion.ids)],
             sampler_logprobs=[*[0.0] * len(prompts[row]), *completion.logprobs],
-            entropies=None
-            if completion.entropies is None
-            else [*[0.0] * len(prompts[row]), *completion.entropies],
+            entropies=None if completion.entropies is None else [*[0.0] * len(prompts[row]), *completion.entropies],
             rewards=[float(rewards[row])],
             verdict=envs.verdicts[row],
             finish_reason=completion.finish_reason,

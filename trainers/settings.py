@@ -62,20 +62,14 @@ class TrainSettings(Section):
     group_size: int = Field(8, ge=2, description="completions of each prompt")
     epochs: int = Field(1, ge=1, description="passes over a rollout")
     minibatches: int = Field(1, ge=1, description="optimizer steps in each pass")
-    micro_batch_size: int = Field(
-        32, ge=1, description="rows in one forward pass; changes memory, not the gradient"
-    )
+    micro_batch_size: int = Field(32, ge=1, description="rows in one forward pass; changes memory, not the gradient")
     generation_batch_size: int = Field(256, ge=1, description="prompts that the engine takes at once")
     learning_rate: float = Field(1e-6, gt=0)
-    warmup_steps: int = Field(
-        0, ge=0, description="steps over which the learning rate rises from 0, linearly"
-    )
+    warmup_steps: int = Field(0, ge=0, description="steps over which the learning rate rises from 0, linearly")
     weight_decay: float = Field(0.0, ge=0)
     adam_betas: tuple[float, float] = (0.9, 0.999)
     max_grad_norm: float = Field(1.0, gt=0)
-    precision: Literal["fp32", "bf16"] = Field(
-        "fp32", description="bf16 is autocast over the weights' own dtype"
-    )
+    precision: Literal["fp32", "bf16"] = Field("fp32", description="bf16 is autocast over the weights' own dtype")
 
     @model_validator(mode="after")
     def _minibatches_have_rows(self) -> TrainSettings:
@@ -118,9 +112,7 @@ class LogSettings(Section):
 
     trackers: tuple[Literal["tensorboard", "wandb", "trackio"], ...] = ()
     project: str = "rlvr"
-    samples_every: int = Field(
-        10, ge=0, description="steps between samples of completions as text; 0 for none"
-    )
+    samples_every: int = Field(10, ge=0, description="steps between samples of completions as text; 0 for none")
     samples: int = Field(4, ge=1, description="how many completions at a time")
 
 
@@ -129,9 +121,7 @@ class TrainConfig(Section):
 
     run_dir: str | None = Field(None, description="runs/<recipe>-<time> if not given")
     seed: int = Field(0, ge=0)
-    imports: tuple[str, ...] = Field(
-        (), description="modules or .py files that register environments or verifiers"
-    )
+    imports: tuple[str, ...] = Field((), description="modules or .py files that register environments or verifiers")
     model: ModelSettings
     env: EnvSettings
     sampling: SamplingSettings = Field(default_factory=SamplingSettings)

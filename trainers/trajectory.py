@@ -97,9 +97,7 @@ class Batch:
         """The rows at `index`, cut to the longest of them."""
         width = int(self.attention_mask[index].sum(dim=1).max())
         chosen = {field.name: getattr(self, field.name)[index] for field in fields(self)}
-        return Batch(
-            **{name: value[:, :width] if value.dim() == 2 else value for name, value in chosen.items()}
-        )
+        return Batch(**{name: value[:, :width] if value.dim() == 2 else value for name, value in chosen.items()})
 
     def to(self, device: torch.device) -> Batch:
         """The same on another device."""

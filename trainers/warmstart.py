@@ -1,7 +1,7 @@
 """The supervised warm start that turns an untrained tiny policy into a base model worth training.
 
-The demonstrations think and answer in the right form but slip often, so that the base model knows how to
-calculate, and samples a wrong answer about as often as a right one.
+The demonstrations think and answer in the right form. The first ones are careful and teach how to calculate; the
+later ones are mostly careless guesses, so that the base model can be right but, as sampled, often is not.
 """
 
 from __future__ import annotations
@@ -12,14 +12,16 @@ import math
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
-from ..envs.arithmetic import draw, render, shape_of, worked_solution
+from ..envs.arithmetic import draw, shape_of
+from ..envs.expressions import render
+from ..envs.worked import careful_solution, careless_solution
 from .models import save_policy
 from .tiny import build_tiny
 
@@ -33,6 +35,7 @@ OnStep = Callable[[int, float], None]
 FORMAT = 1
 
 _WARM_UP = 0.1
+_BETAS = (0.9, 0.98)
 _IGNORED = -100
 
 
@@ -47,9 +50,10 @@ class WarmStart(BaseModel):
     terms: int | tuple[int, int] | None = None
     template: str = Field("{expression}=", description="the prompt, as the environment asks it")
     system: str | None = Field(None, description="the system message, as the environment sets it")
-    slip: float = Field(0.6, ge=0, le=1, description="share of demonstrations with a mistake in them")
+    careless: float = Field(0.6, ge=0, le=1, description="share of guesses among the uneven demonstrations")
+    uneven: float = Field(0.25, ge=0, le=1, description="share of demonstrations, the last ones, of uneven quality")
     steps: int = Field(400, ge=1)
-    batch_size: int = Field(128, ge=1)
+    batch_size: int = Field(64, ge=1)
     lr: float = Field(3e-3, gt=0)
     seed: int = Field(0, ge=0)
 
@@ -62,16 +66,18 @@ class Demonstration(NamedTuple):
 
 
 def demonstrations(settings: WarmStart, count: int) -> list[Demonstration]:
-    """Worked solutions of training problems, of which a share `settings.slip` goes wrong."""
+    """Worked solutions of training problems: first careful ones, then a mixture of careful and careless ones."""
     shape = shape_of(settings.level, settings.operators, settings.max_operand, settings.terms)
     rng = np.random.default_rng(settings.seed)
     opening = [] if settings.system is None else [{"role": "system", "content": settings.system}]
+    careful = count - round(settings.uneven * count)
     made = []
-    for _ in range(count):
+    for index in range(count):
         expression = draw(shape, "train", rng)
         prompt = settings.template.replace("{expression}", render(expression))
-        messages = [*opening, {"role": "user", "content": prompt}]
-        made.append(Demonstration(messages, worked_solution(expression, rng, settings.slip)))
+        guess = index >= careful and rng.random() < settings.careless
+        solution = careless_solution(expression, rng) if guess else careful_solution(expression)
+        made.append(Demonstration([*opening, {"role": "user", "content": prompt}], solution))
     return made
 
 
@@ -83,13 +89,12 @@ def warm_start(
     steps: int,
     batch_size: int,
     lr: float,
-    seed: int,
     on_step: OnStep | None = None,
 ) -> None:
     """Fit the model to the completions (end-of-sequence token included), in place.
 
     AdamW with a linear warm-up over the first tenth of the steps and a cosine decay to zero; gradients are
-    clipped to norm 1. Batches are drawn from shuffled passes over the demonstrations; a seed fixes the result.
+    clipped to norm 1. Demonstrations are used in the order given, and again from the start when they run out.
 
     Args:
         model: a causal language model.
@@ -98,18 +103,19 @@ def warm_start(
         steps: optimizer steps.
         batch_size: demonstrations a step.
         lr: the learning rate at the end of the warm-up.
-        seed: decides the order of the demonstrations.
         on_step: called after each step with its number, from 1, and its loss in nats a token.
     """
     import torch
 
     rows = _tokenize(tokenizer, demonstrations)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=lr)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=lr, betas=_BETAS)
     model.train()
-    for step, chosen in enumerate(_batches(len(rows), steps, batch_size, seed), start=1):
+    for step in range(1, steps + 1):
+        first = (step - 1) * batch_size
+        batch = [rows[i % len(rows)] for i in range(first, first + batch_size)]
         for group in optimizer.param_groups:
             group["lr"] = lr * _schedule(step, steps)
-        loss = _loss(model, [rows[i] for i in chosen])
+        loss = _loss(model, batch)
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
@@ -128,16 +134,6 @@ def _tokenize(
     prompt_ids = tokenizer(prompts, add_special_tokens=False)["input_ids"]
     completion_ids = tokenizer(completions, add_special_tokens=False)["input_ids"]
     return [(ids, [*rest, tokenizer.eos_token_id]) for ids, rest in zip(prompt_ids, completion_ids, strict=True)]
-
-
-def _batches(count: int, steps: int, batch_size: int, seed: int) -> Iterator[list[int]]:
-    rng = np.random.default_rng(seed)
-    waiting: list[int] = []
-    for _ in range(steps):
-        while len(waiting) < batch_size:
-            waiting += rng.permutation(count).tolist()
-        yield waiting[:batch_size]
-        waiting = waiting[batch_size:]
 
 
 def _schedule(step: int, steps: int) -> float:
@@ -210,7 +206,6 @@ def _make(settings: WarmStart, folder: Path, on_step: OnStep | None) -> None:
         steps=settings.steps,
         batch_size=settings.batch_size,
         lr=settings.lr,
-        seed=settings.seed,
         on_step=on_step,
     )
     save_policy(model, tokenizer, folder)

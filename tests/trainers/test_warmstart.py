@@ -57,6 +57,16 @@ def test_demonstrations_ask_as_the_environment_does_and_never_held_out_problems(
     assert made != demonstrations(settings.model_copy(update={"seed": 1}), 500)
 
 
+def test_careful_demonstrations_come_first_and_uneven_ones_follow():
+    made = demonstrations(WarmStart(max_operand=39, slip=1.0, careful=0.6), 100)
+    right = []
+    for demonstration in made:
+        # The text is our own, so Python may read it.
+        value = eval(demonstration.messages[0]["content"].rstrip("="))
+        right.append(demonstration.completion.endswith(f"{{{value}}}"))
+    assert right == [True] * 60 + [False] * 40
+
+
 def test_a_few_steps_learn_one_completion_and_its_end(tiny):
     model, tokenizer = tiny
     losses = []
@@ -67,12 +77,11 @@ def test_a_few_steps_learn_one_completion_and_its_end(tiny):
         steps=30,
         batch_size=2,
         lr=3e-3,
-        seed=0,
         on_step=lambda step, loss: losses.append((step, loss)),
     )
     assert [step for step, _ in losses] == list(range(1, 31))
     assert losses[0][1] > 3
-    assert losses[-1][1] < 0.05
+    assert losses[-1][1] < 0.2
     text = tokenizer.apply_chat_template(asked("1 + 2="), tokenize=False, add_generation_prompt=True)
     prompt = tokenizer(text, add_special_tokens=False, return_tensors="pt")["input_ids"]
     written = model.generate(
@@ -101,7 +110,6 @@ def test_only_the_completion_is_learned(tiny):
         steps=1,
         batch_size=2,
         lr=1e-3,
-        seed=0,
         on_step=lambda _, loss: losses.append(loss),
     )
     assert losses[0] == pytest.approx(sum(nats) / len(nats), abs=1e-4)

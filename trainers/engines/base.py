@@ -39,9 +39,7 @@ class Engine(Protocol):
 
     version: int
 
-    def generate(
-        self, prompts: Sequence[Sequence[int]], sampling: Sampling, seeds: Sequence[int]
-    ) -> list[Completion]:
+    def generate(self, prompts: Sequence[Sequence[int]], sampling: Sampling, seeds: Sequence[int]) -> list[Completion]:
         """One completion a prompt, in order; a prompt's draws depend on its own seed, not on its neighbours."""
         ...
 

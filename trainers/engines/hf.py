@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -42,9 +42,7 @@ class HFEngine:
         self._max_batch = max_batch
         self._autocast = autocast
 
-    def generate(
-        self, prompts: Sequence[Sequence[int]], sampling: Sampling, seeds: Sequence[int]
-    ) -> list[Completion]:
+    def generate(self, prompts: Sequence[Sequence[int]], sampling: Sampling, seeds: Sequence[int]) -> list[Completion]:
         """See `Engine.generate`."""
         if len(prompts) != len(seeds):
             raise ValueError(f"{len(prompts)} prompts but {len(seeds)} seeds; give one seed a prompt")
@@ -79,28 +77,29 @@ class HFEngine:
             ids[row, width - len(prompt) :] = torch.tensor(prompt)
             mask[row, width - len(prompt) :] = 1
         sampler = _Sampler(sampling, seeds, device)
-        with torch.no_grad(), self._autocast():
+        with torch.no_grad(), self._autocast(), self._own_generation_config(sampling):
             self._model.generate(
                 input_ids=ids.to(device),
                 attention_mask=mask.to(device),
-                generation_config=self._generation_config(sampling),
                 logits_processor=LogitsProcessorList([sampler]),
             )
         return sampler.completions(self._eos_ids)
 
-    def _generation_config(self, sampling: Sampling) -> GenerationConfig:
-        # Every field that the checkpoint's own generation config could use to bend the distribution is named:
-        # transformers fills those left out from there, and the log-probs would not be the policy's.
-        return GenerationConfig(
+    @contextlib.contextmanager
+    def _own_generation_config(self, sampling: Sampling) -> Iterator[None]:
+        # What is not set in a config passed to `generate` is filled in from the checkpoint's own (repetition
+        # penalties, suppressed tokens), and the log-probs would not be the policy's; so that one stands aside.
+        kept = self._model.generation_config
+        self._model.generation_config = GenerationConfig(
             max_new_tokens=sampling.max_tokens,
             do_sample=False,
-            num_beams=1,
-            repetition_penalty=1.0,
-            no_repeat_ngram_size=0,
             eos_token_id=sorted(self._eos_ids),
             pad_token_id=self._pad_id,
-            use_cache=True,
         )
+        try:
+            yield
+        finally:
+            self._model.generation_config = kept
 
 
 class _Sampler(LogitsProcessor):
@@ -148,8 +147,6 @@ class _Sampler(LogitsProcessor):
         return [_until_eos(*row, eos_ids=eos_ids) for row in zip(ids, logprobs, entropies, strict=True)]
 
 
-def _until_eos(
-    ids: list[int], logprobs: list[float], entropies: list[float], eos_ids: frozenset[int]
-) -> Completion:
+def _until_eos(ids: list[int], logprobs: list[float], entropies: list[float], eos_ids: frozenset[int]) -> Completion:
     end = next((place + 1 for place, token in enumerate(ids) if token in eos_ids), None)
     return Completion(ids[:end], logprobs[:end], entropies[:end], "length" if end is None else "stop")

@@ -24,9 +24,7 @@ class ScriptedEngine:
         self._script = script
         self._eos_id = eos_id
 
-    def generate(
-        self, prompts: Sequence[Sequence[int]], sampling: Sampling, seeds: Sequence[int]
-    ) -> list[Completion]:
+    def generate(self, prompts: Sequence[Sequence[int]], sampling: Sampling, seeds: Sequence[int]) -> list[Completion]:
         """See `Engine.generate`; log-probs and entropies are 0, as nothing is left to chance."""
         return [
             self._complete(self._tokenizer.decode(list(prompt)), sampling.max_tokens, seed)
