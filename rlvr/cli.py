@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import sys
 import time
@@ -42,6 +43,9 @@ ImportOption = Annotated[
 
 def main() -> None:
     """Run the command line; what the user can mend is said in one sentence, without a traceback."""
+    # Threads that wait for each other would spin for milliseconds by default, and a single busy neighbour on the
+    # machine then slows a step many times over. Read when torch loads; no cost on a quiet machine.
+    os.environ.setdefault("GOMP_SPINCOUNT", "1000")
     try:
         app()
     except UserError as error:

@@ -62,7 +62,7 @@ class Evaluation:
     entropy: float | None
 
     def metrics(self) -> dict[str, float]:
-        """Flat, under `eval/<env>/`."""
+        """Flat, under `eval/<env>/`; what cannot be told (no sample was graded, say) is left out."""
         numbers: dict[str, float | None] = {
             **{f"pass@{k}": estimate.value for k, estimate in self.pass_at.items()},
             f"avg@{self.n}": self.avg.value,
@@ -73,7 +73,8 @@ class Evaluation:
             "ungraded": float(self.ungraded),
             "entropy": self.entropy,
         }
-        return {f"eval/{self.env}/{name}": value for name, value in numbers.items() if value is not None}
+        known = {name: value for name, value in numbers.items() if value is not None and not math.isnan(value)}
+        return {f"eval/{self.env}/{name}": value for name, value in known.items()}
 
 
 def evaluate(
@@ -222,17 +223,19 @@ def _claim(rows_path: Path, about: dict[str, Any]) -> None:
     rows_path.parent.mkdir(parents=True, exist_ok=True)
     note = rows_path.with_suffix(".about.json")
     wanted = json.dumps(about, sort_keys=True, default=str)
-    if rows_path.exists() and note.exists():
-        found = json.loads(note.read_text(encoding="utf-8"))
-        wanted_items = json.loads(wanted)
-        differing = [key for key in {*found, *wanted_items} if found.get(key) != wanted_items.get(key)]
-        if differing:
-            key = sorted(differing)[0]
-            raise UserError(
-                f"{rows_path} holds samples with {key} = {found.get(key)!r}, not {wanted_items.get(key)!r}; "
-                "name another file with --out"
-            )
-    note.write_text(wanted, encoding="utf-8")
+    if not rows_path.exists() or rows_path.stat().st_size == 0:
+        note.write_text(wanted, encoding="utf-8")
+        return
+    if not note.exists():
+        # It may be a file of the user's that has nothing to do with us, so it is left as it is.
+        raise UserError(f"{rows_path} exists, but no {note.name} says of what it holds samples; name another file.")
+    found, now = json.loads(note.read_text(encoding="utf-8")), json.loads(wanted)
+    differing = sorted(key for key in {*found, *now} if found.get(key) != now.get(key))
+    if differing:
+        key = differing[0]
+        raise UserError(
+            f"{rows_path} holds samples with {key} = {found.get(key)!r}, not {now.get(key)!r}; name another file."
+        )
 
 
 def _read_rows(rows_path: Path, count: int, n: int) -> dict[tuple[int, int], Row]:

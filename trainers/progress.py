@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from types import TracebackType
 from typing import Protocol
@@ -140,4 +141,6 @@ def evaluation_table(title: str, evaluations: Mapping[str, Evaluation]) -> Table
 
 
 def _with_interval(estimate: Estimate) -> str:
+    if math.isnan(estimate.value):
+        return "unknown"
     return f"{estimate.value:.3f}  [{estimate.low:.3f}, {estimate.high:.3f}]"

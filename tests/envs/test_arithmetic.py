@@ -8,22 +8,8 @@ import numpy as np
 import pytest
 
 import rlvr
-from rlvr.envs.arithmetic import (
-    LEVELS,
-    SYSTEM,
-    Operation,
-    Shape,
-    arithmetic_tasks,
-    canonical,
-    draw,
-    evaluate,
-    render,
-    shape_of,
-    split_of,
-    worked_solution,
-)
-
-SOLVED = re.compile(r"<think>([^<]+)</think>\\boxed\{(-?\d+)\}")
+from rlvr.envs.arithmetic import LEVELS, SYSTEM, Shape, arithmetic_tasks, draw, shape_of, split_of
+from rlvr.envs.expressions import Operation, evaluate, render
 
 
 def expressions(level: int, split: str, count: int, seed: int = 0):
@@ -36,24 +22,12 @@ def operands_and_operators(prompt: str) -> tuple[list[str], list[str]]:
 
 
 @pytest.mark.parametrize("level", LEVELS)
-def test_the_answer_is_the_value_of_the_rendered_expression(level):
+def test_the_answer_is_the_value_of_the_expression_in_the_prompt(level):
     for split in ("train", "eval"):
-        for expression in expressions(level, split, 200):
+        tasks = arithmetic_tasks(split, level, template="{expression}")
+        for task in tasks[: min(len(tasks), 100)]:
             # The text is our own, so Python may read it; the code under test never does.
-            assert evaluate(expression) == eval(render(expression))
-
-
-@pytest.mark.parametrize(
-    ("expression", "text"),
-    [
-        (Operation("-", 5, Operation("-", 3, 1)), "5 - (3 - 1)"),
-        (Operation("-", Operation("-", 5, 3), 1), "5 - 3 - 1"),
-        (Operation("*", Operation("+", 1, 2), 3), "(1 + 2) * 3"),
-        (Operation("+", 1, Operation("*", 2, 3)), "1 + 2 * 3"),
-    ],
-)
-def test_parentheses_stand_where_the_tree_needs_them(expression, text):
-    assert render(expression) == text
+            assert task.answer == eval(task.prompt)
 
 
 def test_levels_draw_what_they_promise():
@@ -93,7 +67,6 @@ def test_swapped_operands_are_in_the_same_split():
         for b in range(30):
             for name in "+-*":
                 assert split_of(Operation(name, a, b)) == split_of(Operation(name, b, a))
-    assert canonical(Operation("+", 3, Operation("*", 4, 5))) == canonical(Operation("+", Operation("*", 5, 4), 3))
 
 
 def test_about_one_problem_in_five_is_held_out():
@@ -106,6 +79,24 @@ def test_which_problems_are_held_out_is_pinned():
     # Moving the split would let models trained before see what they are evaluated on now.
     held_out = [pair for pair in range(30) if split_of(Operation("+", pair, 7)) == "eval"]
     assert held_out == [0, 10, 16, 23, 28, 29]
+
+
+@pytest.mark.parametrize(
+    ("level", "size", "first"),
+    [
+        (1, 8, ["1 + 9", "5 + 9", "0 + 9"]),
+        (2, 123, ["18 - 20", "11 + 17", "15 + 17"]),
+        (3, 256, ["82 - 98", "39 + 99", "75 - 92"]),
+        (4, 256, ["11 + 2", "19 - 7 + 4", "15 * 8 + 9"]),
+        (5, 256, ["37 + 99", "62 - 24 * 49", "48 * 78 - 78"]),
+    ],
+)
+def test_the_eval_splits_are_pinned(level, size, first):
+    # Numbers that were published before would not be comparable with those of other problems.
+    tasks = arithmetic_tasks("eval", level, template="{expression}")
+    assert len(tasks) == size
+    assert [task.prompt for task in tasks[:3]] == first
+    assert tasks[0].id == f"level{level}/eval/0/0"
 
 
 def test_small_eval_splits_hold_each_problem_once():
@@ -136,7 +127,6 @@ def test_the_global_random_state_is_untouched():
     np.random.seed(1)  # noqa: NPY002 - the legacy state is what must not change
     before = random.getstate(), np.random.get_state()[1].copy()  # noqa: NPY002
     list(arithmetic_tasks("eval", 2))
-    worked_solution(Operation("+", 17, 8), np.random.default_rng(0), slip=1.0)
     assert random.getstate() == before[0]
     assert (np.random.get_state()[1] == before[1]).all()  # noqa: NPY002
 
@@ -202,59 +192,3 @@ def test_fallback_reaches_the_verifier():
         env.reset(options={"task": 0})
         answer = arithmetic_tasks()[0].answer
         assert env.step(f"It is {answer}.")[1] == expected
-
-
-@pytest.mark.parametrize("level", LEVELS)
-def test_worked_solutions_without_slips_are_right_step_by_step(level):
-    rng = np.random.default_rng(0)
-    for expression in expressions(level, "train", 150):
-        solution = worked_solution(expression, rng, slip=0.0)
-        steps, answer = SOLVED.fullmatch(solution).groups()
-        assert int(answer) == evaluate(expression)
-        for line in steps.split(";"):
-            for column in line.split(":")[1].split(","):
-                left, right = column.split("=")
-                assert eval(left) == int(right)
-
-
-@pytest.mark.parametrize(
-    ("expression", "solution"),
-    [
-        (Operation("+", 17, 8), r"<think>17+8:7+8=15,1+0+1=2</think>\boxed{25}"),
-        (Operation("-", 17, 8), r"<think>17-8:17-8=9,1-0-1=0</think>\boxed{9}"),
-        (Operation("-", 3, 17), r"<think>-(17-3):7-3=4,1-0=1</think>\boxed{-14}"),
-        (Operation("-", 5, 5), r"<think>5-5:5-5=0</think>\boxed{0}"),
-        (Operation("*", 12, 30), r"<think>12*30:2*3=6,1*3=3</think>\boxed{360}"),
-        (Operation("*", 7, 0), r"<think>7*0:7*0=0</think>\boxed{0}"),
-        (
-            Operation("+", 1, Operation("*", 2, 13)),
-            r"<think>2*3:2*3=6;2*10:2*1=2;6+20:6+0=6,0+2=2;1+26:1+6=7,0+2=2</think>\boxed{27}",
-        ),
-    ],
-)
-def test_the_form_of_worked_solutions(expression, solution):
-    assert worked_solution(expression, np.random.default_rng(0), slip=0.0) == solution
-
-
-@pytest.mark.parametrize("level", [1, 2, 3])
-def test_a_slip_is_one_wrong_column_carried_through_to_a_wrong_answer(level):
-    rng = np.random.default_rng(0)
-    for expression in expressions(level, "train", 150):
-        solution = worked_solution(expression, rng, slip=1.0)
-        steps, answer = SOLVED.fullmatch(solution).groups()
-        assert int(answer) != evaluate(expression)
-        columns = [column.split("=") for column in steps.split(":")[1].split(",")]
-        errors = [int(right) - eval(left) for left, right in columns]
-        assert sum(error != 0 for error in errors) == 1
-        assert 1 <= max(map(abs, errors)) <= 3
-        places = [right if at == len(columns) - 1 else right[-1] for at, (_, right) in enumerate(columns)]
-        assert abs(int(answer)) == int("".join(reversed(places)))
-
-
-def test_slips_come_as_often_as_asked():
-    rng = np.random.default_rng(0)
-    wrong = [
-        f"{{{evaluate(expression)}}}" not in worked_solution(expression, rng, slip=0.3)
-        for expression in expressions(2, "train", 1_000)
-    ]
-    assert 0.25 < np.mean(wrong) < 0.35

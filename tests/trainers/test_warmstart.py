@@ -40,14 +40,14 @@ def test_settings_are_validated_without_torch():
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-@pytest.mark.parametrize("wrong", [{"levels": 2}, {"slip": 1.5}, {"steps": 0}, {"level": 6}])
+@pytest.mark.parametrize("wrong", [{"levels": 2}, {"careless": 1.5}, {"uneven": -0.1}, {"slip": 0.1}, {"steps": 0}, {"level": 6}])
 def test_wrong_settings_are_refused(wrong):
     with pytest.raises(ValidationError):
         WarmStart(**wrong)
 
 
 def test_demonstrations_ask_as_the_environment_does_and_never_held_out_problems():
-    settings = WarmStart(level=2, template="Now {expression}!", system="Think.", slip=0.0)
+    settings = WarmStart(level=2, template="Now {expression}!", system="Think.", uneven=0.0)
     made = demonstrations(settings, 500)
     assert made == demonstrations(settings, 500)
     held_out = {task.prompt for task in arithmetic_tasks("eval", 2, template="Now {expression}!")}
@@ -57,14 +57,26 @@ def test_demonstrations_ask_as_the_environment_does_and_never_held_out_problems(
     assert made != demonstrations(settings.model_copy(update={"seed": 1}), 500)
 
 
+def is_careful(demonstration: Demonstration) -> bool:
+    # Only careful solutions write out columns.
+    return ":" in demonstration.completion
+
+
 def test_careful_demonstrations_come_first_and_uneven_ones_follow():
-    made = demonstrations(WarmStart(max_operand=39, slip=1.0, careful=0.6), 100)
-    right = []
-    for demonstration in made:
+    made = demonstrations(WarmStart(max_operand=39, careless=1.0, uneven=0.4), 100)
+    assert [is_careful(demonstration) for demonstration in made] == [True] * 60 + [False] * 40
+    for demonstration in made[:60]:
         # The text is our own, so Python may read it.
         value = eval(demonstration.messages[0]["content"].rstrip("="))
-        right.append(demonstration.completion.endswith(f"{{{value}}}"))
-    assert right == [True] * 60 + [False] * 40
+        assert demonstration.completion.endswith(f"{{{value}}}")
+
+
+def test_the_uneven_ones_are_a_mixture():
+    made = demonstrations(WarmStart(max_operand=39, careless=0.6, uneven=0.5), 2_000)
+    assert all(map(is_careful, made[:1_000]))
+    assert 0.55 < sum(not is_careful(demonstration) for demonstration in made[1_000:]) / 1_000 < 0.65
+    assert all(map(is_careful, demonstrations(WarmStart(careless=0.0, uneven=1.0), 100)))
+    assert not any(map(is_careful, demonstrations(WarmStart(careless=1.0, uneven=1.0), 100)))
 
 
 def test_a_few_steps_learn_one_completion_and_its_end(tiny):
@@ -132,7 +144,7 @@ def test_a_second_call_finds_the_model_and_other_settings_make_another(tmp_path)
     assert seen == [1, 2]
     assert tiny_base(settings, tmp_path, lambda step, loss: seen.append(step)) == folder
     assert seen == [1, 2]
-    assert tiny_base(settings.model_copy(update={"slip": 0.1}), tmp_path) != folder
+    assert tiny_base(settings.model_copy(update={"careless": 0.1}), tmp_path) != folder
     assert sorted(path.name[:5] for path in tmp_path.iterdir()) == ["tiny-", "tiny-"]
 
 

@@ -1,0 +1,492 @@
+import copy
+import math
+from dataclasses import fields, replace
+
+import pytest
+import torch
+from accelerate import Accelerator
+from torch.nn.functional import pad
+from transformers import LlamaConfig, LlamaForCausalLM
+
+from rlvr import Verdict
+from rlvr.trainers.advantages import group_advantages
+from rlvr.trainers.algorithms import Algorithm
+from rlvr.trainers.logprobs import TokenLogprobs
+from rlvr.trainers.settings import TrainSettings
+from rlvr.trainers.trajectory import Batch, Trajectory
+from rlvr.trainers.update import Tally, Updater
+
+EOS, PAD, MAX_TOKENS = 1, 0, 9
+NAN = float("nan")
+AGGREGATES = ["sequence_mean", "token_mean", "fixed_length", "sequence_sum"]
+
+# (prompt tokens, completion tokens) of eight rows; no two rows are of one length throughout.
+SHAPES = [(3, 8), (3, 1), (3, 5), (3, 2), (6, 4), (6, 7), (6, 1), (6, 9)]
+SOME_SOLVED = [1.0, 0.0, 0.0, 1.0, 0.0, 0.0, 1.0, 0.0]
+
+
+def random_llama(seed=0):
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        config = LlamaConfig(
+            vocab_size=50,
+            hidden_size=32,
+            intermediate_size=48,
+            num_hidden_layers=2,
+            num_attention_heads=2,
+            max_position_embeddings=64,
+            initializer_range=0.2,
+        )
+        return LlamaForCausalLM(config).double().eval()
+
+
+def rollout(rewards=SOME_SOLVED, shapes=SHAPES):
+    """One trajectory a reward, two groups, ids drawn at random but for the EOS."""
+    generator = torch.Generator().manual_seed(7)
+    made = []
+    for row, (reward, (prompt, completion)) in enumerate(zip(rewards, shapes, strict=True)):
+        ids = torch.randint(2, 50, (prompt + completion - 1,), generator=generator).tolist()
+        verdict = Verdict(None, None, "error") if math.isnan(reward) else Verdict(reward, reward >= 1)
+        made.append(
+            Trajectory(
+                task_id=str(row // 4),
+                group=row // 4,
+                prompt="",
+                completion="",
+                ids=[*ids, EOS],
+                loss_mask=[0] * prompt + [1] * completion,
+                sampler_logprobs=[0.0] * prompt + [-1.0] * completion,
+                entropies=None,
+                rewards=[reward],
+                verdict=verdict,
+                finish_reason="stop",
+            )
+        )
+    return made
+
+
+def batch_of(trajectories):
+    return Batch.from_trajectories(trajectories, PAD)
+
+
+def advantages_of(batch, algorithm):
+    return group_advantages(batch.rewards, batch.groups, algorithm.advantage)
+
+
+def algorithm(name="grpo", **cells):
+    return Algorithm.model_validate({"name": name, **cells})
+
+
+@pytest.fixture(scope="module")
+def accelerator():
+    return Accelerator(cpu=True)
+
+
+@pytest.fixture
+def updater(accelerator):
+    """Makes an updater of a model; with plain gradient descent unless told otherwise, and no clipping of its norm."""
+
+    def make(model, algorithm, reference=None, optimizer=torch.optim.SGD, cls=Updater, **settings):
+        settings = {"max_grad_norm": 1e9, "learning_rate": 0.01, **settings}
+        return cls(
+            accelerator,
+            TokenLogprobs(model),
+            None if reference is None else TokenLogprobs(reference.requires_grad_(False)),
+            optimizer(model.parameters(), lr=settings["learning_rate"]),
+            algorithm,
+            TrainSettings(**settings),
+            MAX_TOKENS,
+            seed=3,
+        )
+
+    return make
+
+
+def accumulated(updater, batch, advantages, rows=None):
+    """The gradient of one optimizer step."""
+    rows = torch.arange(len(batch)) if rows is None else rows
+    updater.optimizer.zero_grad()
+    updater.accumulate(batch, advantages, updater.freeze(batch, advantages), rows)
+    return gradient(updater.policy.model)
+
+
+def gradient(model):
+    return torch.cat([p.grad.flatten() if p.grad is not None else p.new_zeros(p.numel()) for p in model.parameters()])
+
+
+def assert_same_gradient(mine, theirs):
+    assert theirs.norm() > 1e-2
+    assert (mine - theirs).norm() <= 2e-6 * theirs.norm()
+
+
+def completion_logprobs(model, trajectory):
+    """Row by row and without padding, straight from the definition."""
+    ids = torch.tensor([trajectory.ids])
+    logprobs = torch.log_softmax(model(input_ids=ids).logits[0, :-1].double(), dim=-1)
+    taken = logprobs.gather(-1, ids[0, 1:, None])[:, 0]
+    return taken[torch.tensor(trajectory.loss_mask[1:], dtype=torch.bool)]
+
+
+def plain_advantages(rewards, divide):
+    made = []
+    for start in range(0, len(rewards), 4):
+        group = rewards[start : start + 4]
+        mean = sum(group) / 4
+        deviation = math.sqrt(sum((reward - mean) ** 2 for reward in group) / 3)
+        made += [(reward - mean) / (deviation + 1e-4) if divide else reward - mean for reward in group]
+    return made
+
+
+def plain_gradient(
+    model, trajectories, advantages, aggregate, *, old=None, reference=None, kl_coef=0.0, clip=(0.2, 0.2)
+):
+    """The formula, term by term, for rows that are all graded; `old` is the model at the start of the batch."""
+    model.zero_grad()
+    total = 0.0
+    tokens = sum(trajectory.length for trajectory in trajectories)
+    for trajectory, advantage in zip(trajectories, advantages, strict=True):
+        logprobs = completion_logprobs(model, trajectory)
+        with torch.no_grad():
+            start = completion_logprobs(old or model, trajectory)
+            base = completion_logprobs(reference, trajectory) if reference is not None else None
+        row_loss = 0.0
+        for t in range(trajectory.length):
+            ratio = torch.exp(logprobs[t] - start[t])
+            clipped = torch.clamp(ratio, 1 - clip[0], 1 + clip[1])
+            row_loss = row_loss - torch.min(ratio * advantage, clipped * advantage)
+            if base is not None:
+                difference = base[t] - logprobs[t]
+                row_loss = row_loss + kl_coef * (torch.exp(difference) - difference - 1)
+        divisor = {
+            "sequence_mean": len(trajectories) * trajectory.length,
+            "token_mean": tokens,
+            "fixed_length": len(trajectories) * MAX_TOKENS,
+            "sequence_sum": len(trajectories),
+        }[aggregate]
+        total = total + row_loss / divisor
+    total.backward()
+    result = gradient(model)
+    model.zero_grad()
+    return result
+
+
+@pytest.mark.parametrize("aggregate", AGGREGATES)
+@pytest.mark.parametrize("name", ["grpo", "dr_grpo"])
+@pytest.mark.parametrize("micro_batch_size", [1, 2, 8])
+def test_the_gradient_is_the_formulas_however_it_is_split(updater, name, aggregate, micro_batch_size):
+    row, trajectories, model = algorithm(name, aggregate=aggregate), rollout(), random_llama()
+    batch = batch_of(trajectories)
+    mine = accumulated(
+        updater(model, row, micro_batch_size=micro_batch_size), batch, advantages_of(batch, row)
+    )
+    by_hand = plain_advantages(SOME_SOLVED, divide=name == "grpo")
+    assert_same_gradient(mine, plain_gradient(model, trajectories, by_hand, aggregate))
+
+
+def test_the_rows_of_the_table_aggregate_as_their_papers_say(updater):
+    trajectories, model = rollout(), random_llama()
+    batch = batch_of(trajectories)
+    for name, aggregate in [("grpo", "sequence_mean"), ("dr_grpo", "fixed_length")]:
+        mine = accumulated(updater(model, algorithm(name)), batch, advantages_of(batch, algorithm(name)))
+        by_hand = plain_advantages(SOME_SOLVED, divide=name == "grpo")
+        assert_same_gradient(mine, plain_gradient(model, trajectories, by_hand, aggregate))
+
+
+@pytest.mark.parametrize("aggregate", AGGREGATES)
+@pytest.mark.parametrize("order", [[7, 2, 5, 0, 1, 6, 3, 4], [4, 5, 6, 7, 0, 1, 2, 3]])
+def test_the_order_of_rows_does_not_matter(updater, aggregate, order):
+    row, trajectories, model = algorithm(aggregate=aggregate), rollout(), random_llama()
+    gradients = []
+    for arranged in (trajectories, [trajectories[i] for i in order]):
+        batch = batch_of(arranged)
+        gradients.append(accumulated(updater(model, row, micro_batch_size=3), batch, advantages_of(batch, row)))
+    assert_same_gradient(*gradients)
+
+
+@pytest.mark.parametrize("aggregate", AGGREGATES)
+def test_more_padding_does_not_matter(updater, aggregate):
+    row, model, batch = algorithm(aggregate=aggregate), random_llama(), batch_of(rollout())
+    wider = Batch(
+        **{
+            field.name: pad(value, (0, 5)) if (value := getattr(batch, field.name)).dim() == 2 else value
+            for field in fields(Batch)
+        }
+    )
+    assert wider.input_ids.shape[1] == batch.input_ids.shape[1] + 5
+    mine = accumulated(updater(model, row), wider, advantages_of(batch, row))
+    assert_same_gradient(mine, accumulated(updater(model, row), batch, advantages_of(batch, row)))
+
+
+@pytest.mark.parametrize("aggregate", AGGREGATES)
+def test_rows_without_advantage_are_skipped_yet_counted(updater, aggregate):
+    rewards = [1.0, 0.0, 0.0, 1.0, 0.5, 0.5, 0.5, 0.5]
+    row, trajectories, model = algorithm(aggregate=aggregate), rollout(rewards), random_llama()
+    batch = batch_of(trajectories)
+    made = updater(model, row)
+    rows_seen = []
+    model.model.register_forward_pre_hook(
+        lambda module, args, kwargs: rows_seen.append(len(kwargs["input_ids"])), with_kwargs=True
+    )
+    mine = accumulated(made, batch, advantages_of(batch, row))
+    assert sum(rows_seen) == 4
+    # The formula has all eight rows in it.
+    assert_same_gradient(mine, plain_gradient(model, trajectories, plain_advantages(rewards, True), aggregate))
+
+
+@pytest.mark.parametrize("aggregate", AGGREGATES)
+@pytest.mark.parametrize("kl_coef", [0.0, 0.3])
+def test_an_ungraded_row_is_in_nothing_not_even_a_denominator(updater, aggregate, kl_coef):
+    row, model = algorithm(aggregate=aggregate, kl_coef=kl_coef), random_llama()
+    reference = random_llama(seed=1) if kl_coef else None
+    trajectories = rollout([1.0, NAN, 0.0, 1.0, 0.0, 0.0, 1.0, NAN])
+    with_ungraded = batch_of(trajectories)
+    without = batch_of([trajectory for trajectory in trajectories if not math.isnan(trajectory.reward)])
+    gradients = [
+        accumulated(updater(model, row, reference), batch, advantages_of(batch, row))
+        for batch in (with_ungraded, without)
+    ]
+    assert gradients[0].isfinite().all()
+    assert_same_gradient(*gradients)
+
+
+def test_only_the_tokens_that_were_generated_have_a_gradient(updater):
+    """The state at t predicts the token at t + 1: it has a gradient exactly where that token is in the loss."""
+    row, model = algorithm(), random_llama()
+    trajectories = rollout()
+    # What stands after the completion without being generated: the model may see it, the loss may not.
+    trajectories[2] = replace(
+        trajectories[2],
+        ids=[*trajectories[2].ids, 33, 34],
+        loss_mask=[*trajectories[2].loss_mask, 0, 0],
+        sampler_logprobs=[*trajectories[2].sampler_logprobs, 0.0, 0.0],
+    )
+    batch = batch_of(trajectories)
+    states, embedded = [], []
+
+    def keep(into):
+        def hook(module, args, output):
+            output = getattr(output, "last_hidden_state", output)
+            output.retain_grad()
+            into.append(output)
+
+        return hook
+
+    made = updater(model, row, micro_batch_size=1)
+    model.model.register_forward_hook(keep(states))
+    model.model.embed_tokens.register_forward_hook(keep(embedded))
+    accumulated(made, batch, advantages_of(batch, row))
+
+    by_length = sorted(range(8), key=lambda i: len(trajectories[i].ids))
+    for i, state, embedding in zip(by_length, states, embedded, strict=True):
+        generated = torch.tensor(trajectories[i].loss_mask)
+        has_gradient = state.grad[0].abs().sum(dim=-1) > 0
+        assert has_gradient.tolist() == [*(generated[1:] == 1).tolist(), False]
+        # Causality: nothing that stands at or after the last generated token was of use.
+        last = int(generated.nonzero().max())
+        assert embedding.grad[0, last:].abs().max() == 0
+        assert (embedding.grad[0, :last].abs().sum(dim=-1) > 0).all()
+
+
+def test_padding_has_no_gradient_and_no_influence(updater):
+    row, model, batch = algorithm(), random_llama(), batch_of(rollout())
+    embedded = []
+
+    def hook(module, args, output):
+        output.retain_grad()
+        embedded.append(output)
+
+    made = updater(model, row, micro_batch_size=8)
+    handle = model.model.embed_tokens.register_forward_hook(hook)
+    before = accumulated(made, batch, advantages_of(batch, row))
+    handle.remove()
+    order = batch.attention_mask.sum(dim=1).argsort(stable=True)
+    padded = batch.attention_mask[order] == 0
+    assert padded.any()
+    assert embedded[0].grad[padded].abs().max() == 0
+
+    batch.input_ids[batch.attention_mask == 0] = 42
+    assert torch.equal(before, accumulated(made, batch, advantages_of(batch, row)))
+
+
+def weights(model):
+    return torch.cat([p.detach().flatten().clone() for p in model.parameters()])
+
+
+@pytest.mark.parametrize("name", ["grpo", "dr_grpo"])
+@pytest.mark.parametrize("rewards", [[0.95] * 8, [0.0] * 8, [NAN] * 8, [NAN, 1.0, NAN, NAN, *[0.3] * 4]])
+def test_without_spread_no_weight_moves_not_even_by_momentum_or_decay(updater, name, rewards):
+    def adamw(parameters, lr):
+        return torch.optim.AdamW(parameters, lr=lr, weight_decay=0.1)
+
+    row, model = algorithm(name), random_llama()
+    made = updater(model, row, optimizer=adamw, epochs=2, minibatches=2)
+    first = batch_of(rollout())
+    start = weights(model)
+    made.step(first, advantages_of(first, row), 0)
+    moved = weights(model)
+    assert not torch.equal(start, moved)
+
+    flat = batch_of(rollout(rewards))
+    metrics = made.step(flat, advantages_of(flat, row), 1)
+    assert torch.equal(weights(model), moved)
+    assert all(math.isfinite(value) for value in metrics.values())
+
+
+def test_a_group_without_spread_beside_one_with(updater):
+    row, model = algorithm(), random_llama()
+    batch = batch_of(rollout([1.0, 0.0, 0.0, 1.0, 0.95, 0.95, 0.95, 0.95]))
+    metrics = updater(model, row).step(batch, advantages_of(batch, row), 0)
+    assert weights(model).isfinite().all()
+    assert all(math.isfinite(value) for value in metrics.values())
+
+
+def test_the_ratio_is_exactly_one_in_a_single_pass(updater):
+    model, batch = random_llama(), batch_of(rollout())
+    advantages = advantages_of(batch, algorithm())
+    # A clip range of no width would take the gradient of every ratio that differs from 1 in the last bit.
+    closed = accumulated(updater(model, algorithm(clip_low=0, clip_high=0)), batch, advantages)
+    assert torch.equal(closed, accumulated(updater(model, algorithm()), batch, advantages))
+
+    metrics = updater(model, algorithm(clip_low=0, clip_high=0)).step(batch, advantages, 0)
+    assert metrics["clip_ratio/low_mean"] == metrics["clip_ratio/high_mean"] == 0.0
+    # loss = -mean over rows of the advantage, which is 0 in every group
+    assert metrics["loss"] == pytest.approx(0.0, abs=1e-6)
+    # -1 is what the sampler is said to have thought of every token
+    with torch.no_grad():
+        logprobs = torch.cat([completion_logprobs(random_llama(), trajectory) for trajectory in rollout()])
+    drift = (logprobs + 1).abs()
+    assert metrics["sampling/sampling_logp_difference/mean"] == pytest.approx(drift.mean().item(), abs=1e-5)
+    assert metrics["sampling/sampling_logp_difference/max"] == pytest.approx(drift.max().item(), abs=1e-5)
+
+
+@pytest.mark.parametrize("aggregate", AGGREGATES)
+@pytest.mark.parametrize("rewards", [SOME_SOLVED, [1.0, 0.0, 0.0, 1.0, 0.5, 0.5, 0.5, 0.5], [0.0] * 8])
+def test_the_kl_to_a_reference_is_in_the_gradient_of_every_graded_row(updater, aggregate, rewards):
+    row = algorithm(aggregate=aggregate, kl_coef=0.3)
+    trajectories, model, reference = rollout(rewards), random_llama(), random_llama(seed=1)
+    batch = batch_of(trajectories)
+    mine = accumulated(updater(model, row, reference, micro_batch_size=3), batch, advantages_of(batch, row))
+    theirs = plain_gradient(
+        model, trajectories, plain_advantages(rewards, True), aggregate, reference=reference, kl_coef=0.3
+    )
+    assert_same_gradient(mine, theirs)
+
+
+def test_the_kl_metric_by_hand(updater):
+    row, trajectories = algorithm(kl_coef=0.3), rollout()
+    batch = batch_of(trajectories)
+    model, reference = random_llama(), random_llama(seed=1)
+    with torch.no_grad():
+        differences = torch.cat(
+            [completion_logprobs(reference, t) - completion_logprobs(model, t) for t in trajectories]
+        )
+    expected = (differences.exp() - differences - 1).mean().item()
+    metrics = updater(model, row, reference).step(batch, advantages_of(batch, row), 0)
+    assert metrics["kl"] == pytest.approx(expected, rel=1e-5)
+
+
+def test_the_kl_is_nothing_where_the_policy_is_the_reference(updater):
+    row, batch, model = algorithm(kl_coef=0.3), batch_of(rollout()), random_llama()
+    advantages = advantages_of(batch, row)
+    with_kl = updater(model, row, random_llama())
+    assert_same_gradient(
+        accumulated(with_kl, batch, advantages), accumulated(updater(model, algorithm()), batch, advantages)
+    )
+    metrics = with_kl.step(batch, advantages, 0)
+    assert metrics["kl"] == pytest.approx(0.0, abs=1e-9)
+    assert with_kl.step(batch, advantages, 1)["kl"] > 1e-6
+
+
+class Recording(Updater):
+    """Keeps, for every optimizer step, its rows, the weights before it and its gradient."""
+
+    def accumulate(self, batch, advantages, frozen, rows, tally=None):
+        before = copy.deepcopy(self.policy.model)
+        result = super().accumulate(batch, advantages, frozen, rows, tally)
+        self.steps = [*getattr(self, "steps", []), (rows, before, gradient(self.policy.model))]
+        return result
+
+
+@pytest.mark.parametrize("minibatches", [1, 2])
+@pytest.mark.parametrize("kl_coef", [0.0, 0.3])
+def test_later_passes_measure_from_the_policy_at_the_start(updater, minibatches, kl_coef):
+    row, trajectories, model, start = algorithm(kl_coef=kl_coef), rollout(), random_llama(), random_llama()
+    reference = random_llama(seed=1) if kl_coef else None
+    batch = batch_of(trajectories)
+    advantages = advantages_of(batch, row)
+    made = updater(
+        model, row, reference, cls=Recording, epochs=2, minibatches=minibatches, learning_rate=0.02, micro_batch_size=3
+    )
+    metrics = made.step(batch, advantages, 0)
+    assert len(made.steps) == 2 * minibatches
+    for epoch in range(2):
+        passed = torch.cat([rows for rows, _, _ in made.steps[epoch * minibatches : (epoch + 1) * minibatches]])
+        assert sorted(passed.tolist()) == list(range(8))
+
+    clipped = 0
+    for rows, before, mine in made.steps:
+        chosen = [trajectories[i] for i in rows.tolist()]
+        by_hand = advantages[rows].tolist()
+        assert_same_gradient(
+            mine,
+            plain_gradient(
+                before, chosen, by_hand, "sequence_mean", old=start, reference=reference, kl_coef=kl_coef
+            ),
+        )
+        with torch.no_grad():
+            for trajectory, advantage in zip(chosen, by_hand, strict=True):
+                ratio = (completion_logprobs(before, trajectory) - completion_logprobs(start, trajectory)).exp()
+                clipped += int((ratio > 1.2).sum()) if advantage > 0 else int((ratio < 0.8).sum())
+    assert clipped > 0
+    tokens = 2 * sum(trajectory.length for trajectory in trajectories)
+    total = metrics["clip_ratio/low_mean"] + metrics["clip_ratio/high_mean"]
+    assert total == pytest.approx(clipped / tokens)
+
+
+def test_a_minibatch_counts_its_own_rows(updater):
+    row, trajectories, model = algorithm(aggregate="token_mean"), rollout(), random_llama()
+    batch = batch_of(trajectories)
+    rows = torch.tensor([6, 0, 3])
+    advantages = advantages_of(batch, row)
+    mine = accumulated(updater(model, row), batch, advantages, rows)
+    chosen = [trajectories[i] for i in rows.tolist()]
+    assert_same_gradient(mine, plain_gradient(model, chosen, advantages[rows].tolist(), "token_mean"))
+
+
+def test_the_learning_rate_warms_up_by_hand(updater):
+    row, model, batch = algorithm("dr_grpo"), random_llama(), batch_of(rollout())
+    made = updater(model, row, learning_rate=0.01, warmup_steps=3)
+    advantages = advantages_of(batch, row)
+    for step, rate in enumerate([0.0025, 0.005, 0.0075, 0.01, 0.01]):
+        expected = weights(model) - rate * accumulated(made, batch, advantages)
+        assert made.step(batch, advantages, step)["learning_rate"] == pytest.approx(rate)
+        torch.testing.assert_close(weights(model), expected, atol=1e-6, rtol=0)
+
+
+def test_a_long_gradient_is_cut_to_its_norm(updater):
+    row, model, batch = algorithm("dr_grpo"), random_llama(), batch_of(rollout())
+    made = updater(model, row, max_grad_norm=0.05, learning_rate=1.0)
+    advantages = advantages_of(batch, row)
+    norm = accumulated(made, batch, advantages).norm().item()
+    assert norm > 0.1
+    before = weights(model)
+    assert made.step(batch, advantages, 0)["grad_norm"] == pytest.approx(norm, rel=1e-4)
+    assert (weights(model) - before).norm().item() == pytest.approx(0.05, rel=1e-3)
+
+
+def test_minibatches_are_the_seeds_and_random_states_are_left_alone(updater):
+    row, batch = algorithm(), batch_of(rollout())
+    state = torch.random.get_rng_state()
+    steps = []
+    for _ in range(2):
+        made = updater(random_llama(), row, cls=Recording, minibatches=4)
+        for step in (0, 1):
+            made.step(batch, advantages_of(batch, row), step)
+        steps.append([rows.tolist() for rows, _, _ in made.steps])
+    assert torch.equal(state, torch.random.get_rng_state())
+    assert steps[0] == steps[1]
+    assert steps[0][:4] != steps[0][4:]
+
+
+def test_a_tally_of_nothing_says_nothing():
+    assert Tally().metrics() == {}
