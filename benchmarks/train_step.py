@@ -10,7 +10,8 @@ recomputes activations. Every number comes from a fresh process, the two sides t
 What is measured:
 
 - `step`: whole steps with rollouts of their own. The two sides draw different completions, so EOS is made
-  impossible in both (its logit is -inf while generating): every completion has exactly `--max-tokens` tokens.
+  impossible in both (its logit is -inf while generating): every completion has exactly `--max-tokens` tokens. They
+  are scored in the environment, and then every other one is rewarded, so that no side finds less to do.
 - `spread`, `half`, `uneven`: updates alone, on literally the same recorded completions and advantages. In `spread`
   every group has spread, so no work can be skipped; in `half` every other group has none; in `uneven` all have
   spread, and completions end after 1 to `--max-tokens` tokens.
@@ -296,7 +297,8 @@ def run_rlvr(job: Job, scenario: str, clock: Clock, keep: Callable[..., None] | 
             trainer._rollout, clock, "outside", lambda: without_eos(trainer.policy.model, trainer.eos_ids)
         )
         trainer.envs.reset = timed(trainer.envs.reset, clock, "scoring")
-        trainer.envs.step = timed(trainer.envs.step, clock, "scoring")
+        scored = timed(trainer.envs.step, clock, "scoring")
+        trainer.envs.step = lambda texts: (None, spread_rewards(scored(texts)[1]), None, None, None)
     step = live if scenario == "step" else recorded
 
     def run(steps: int) -> None:
@@ -366,7 +368,7 @@ def run_trl(job: Job, scenario: str, clock: Clock, keep: Callable[..., None] | N
 
     def reward(prompts: Any, completions: Any, task: list[int], **_: Any) -> list[float]:
         envs.reset(options={"task": task})
-        return [float(value) for value in envs.step([messages[0]["content"] for messages in completions])[1]]
+        return spread_rewards(envs.step([messages[0]["content"] for messages in completions])[1])
 
     class Phases(TrainerCallback):
         def on_step_begin(self, *_: Any, **__: Any) -> None:
@@ -461,6 +463,11 @@ def trl_inputs(rows: list[dict[str, Any]], advantages: Any, pad_id: int) -> dict
         "advantages": advantages,
         "num_items_in_batch": completion_mask.sum(),
     }
+
+
+def spread_rewards(rewards: Sequence[float]) -> list[float]:
+    """Rewards in place of those that were scored, so that every group has spread and no row can be skipped."""
+    return [float(row % 2) for row in range(len(rewards))]
 
 
 def timed(

@@ -28,6 +28,8 @@ RubricLike = Rubric | str | Callable[..., Any]
 
 _ID = re.compile(r"[\w.-]+/[\w.-]+-v\d+", re.ASCII)
 _OVERRIDES = ("system", "think", "rubric")
+# What gymnasium.make_vec keeps for itself.
+_TAKEN = ("id", "num_envs", "vectorization_mode", "vector_kwargs", "wrappers")
 
 
 @dataclass(frozen=True)
@@ -116,7 +118,7 @@ def registered() -> list[Registration]:
     return [_registrations[id] for id in sorted(_registrations)]
 
 
-def make_vec(id: str, num_envs: int, **options: Any) -> TextVectorEnv:
+def make_vec(id: str, num_envs: int, /, **options: Any) -> TextVectorEnv:
     """`gymnasium.make_vec` for text environments, with errors that say what to do.
 
     Args:
@@ -134,6 +136,9 @@ def make_vec(id: str, num_envs: int, **options: Any) -> TextVectorEnv:
         if name in gymnasium.registry:
             raise UserError(f"{name!r} is not a text environment; {did_you_mean(name, _registrations)}")
         raise UserError(f"No environment is registered as {name!r}; {did_you_mean(name, _registrations)}")
+    for option in _TAKEN:
+        if option in options:
+            raise UserError(f"{name} has no option {option!r}, which Gymnasium keeps for itself; leave it out.")
     env = gymnasium.make_vec(name, num_envs=num_envs, vectorization_mode="vector_entry_point", **options)
     return typing.cast(TextVectorEnv, env)
 

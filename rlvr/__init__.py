@@ -10,6 +10,7 @@ from importlib import import_module
 from typing import Any
 
 from .envs import Task, Tasks, TextEnv, TextVectorEnv, UnicodeText, make_vec, register
+from .extras import needs_extra
 from .verifiers import Rubric, UserError, Verdict, gate, metric, score, verifier, verify
 
 __version__ = "0.1.0"
@@ -48,4 +49,5 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name not in _LAZY:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f".{_LAZY[name]}", __name__), name)
+    with needs_extra("train"):
+        return getattr(import_module(f".{_LAZY[name]}", __name__), name)

@@ -7,20 +7,21 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
-import yaml
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
-from .config import find_recipe, import_extensions, load_config, save_config
+from .config import find_recipe, import_extensions, load_config, parse_value, save_config
 from .envs import registered
 from .envs.registry import REQUIRED
+from .extras import needs_extra
+from .trainers.passk import pass_at_k
 from .verifiers import UserError, Verdict, verify
 from .verifiers.nearest import did_you_mean
 
@@ -49,8 +50,9 @@ def main() -> None:
     try:
         app()
     except UserError as error:
-        Console(stderr=True).print(f"[bold red]error:[/] {_plain(error)}", highlight=False, soft_wrap=True)
-        sys.exit(2)
+        _refuse(str(error))
+    except (FileExistsError, IsADirectoryError, NotADirectoryError, PermissionError) as error:
+        _refuse(f"The path {str(error.filename)!r} cannot be used ({error.strerror}); name another one.")
 
 
 @app.command()
@@ -65,13 +67,13 @@ def train(
         if config is not None and "=" in config:
             overrides.insert(0, config)
             config = None
-        config = config or str(resume / "config.yaml")
+        config = config or _config_of_run(resume)
     if config is None:
-        raise UserError("no configuration was named; give a YAML file or the name of a recipe, such as quickstart")
+        raise UserError("No configuration was named; give a YAML file or the name of a recipe, such as quickstart.")
     settings = load_config(config, overrides)
     run_dir = resume or Path(settings.run_dir or f"runs/{find_recipe(config).stem}-{time.strftime('%Y%m%d-%H%M%S')}")
     import_extensions(settings.imports)
-    with _extra("train"):
+    with needs_extra("train"):
         from .trainers.loop import Trainer
         from .trainers.progress import ConsoleReporter, evaluation_table
 
@@ -82,7 +84,7 @@ def train(
         with _stop_gently(trainer):
             results = trainer.run()
     console.print(evaluation_table(settings.eval_env.id, results))
-    console.print(f"policy saved in {run_dir / 'final'}", highlight=False, soft_wrap=True)
+    _say(f"policy saved in {run_dir / 'final'}")
 
 
 @app.command()
@@ -104,22 +106,23 @@ def eval(
     batch_size: Annotated[int, typer.Option(min=1, help="Completions generated at a time.")] = 256,
     bf16: Annotated[bool, typer.Option("--bf16", help="Generate in bfloat16.")] = False,
     chat_template: Annotated[Path | None, typer.Option(help="A Jinja file, for a tokenizer without one.")] = None,
-    out: Annotated[Path | None, typer.Option(help="The file of samples; an unfinished one is continued.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(dir_okay=False, help="The file of samples; an unfinished one is continued.")
+    ] = None,
     imports: ImportOption = None,
 ) -> None:
     """Sample n completions of every held-out task: pass@1, pass@k, maj@n, lengths."""
     import_extensions(imports or [])
     ks = _numbers(k)
-    options = dict(_key_value(text) for text in option or [])
-    with _extra("train"):
+    for value in ks:
+        pass_at_k(n, 0, value)
+    options = _key_values(option or [])
+    with needs_extra("train"):
         from .trainers.engines import Sampling
         from .trainers.engines.hf import HFEngine
         from .trainers.evaluate import evaluate
         from .trainers.models import load_model
-        from .trainers.passk import pass_at_k
         from .trainers.progress import ConsoleReporter, evaluation_table
-    for value in ks:
-        pass_at_k(n, 0, value)
 
     loaded = load_model(
         model,
@@ -148,7 +151,7 @@ def eval(
     console.print(evaluation_table(f"{env}  ·  {evaluation.tasks} tasks", {model: evaluation}))
     summary = rows.with_suffix(".summary.json")
     summary.write_text(json.dumps(evaluation.metrics(), indent=2) + "\n", encoding="utf-8")
-    console.print(f"samples in {rows}, summary in {summary}", highlight=False, soft_wrap=True)
+    _say(f"samples in {rows}, summary in {summary}")
 
 
 @app.command()
@@ -164,7 +167,8 @@ def envs(
     table = Table("id", "what it poses", "splits", "options")
     for registration in registered():
         splits = ", ".join(registration.splits) if registration.splits else "as its tasks say"
-        table.add_row(registration.id, registration.description, splits, ", ".join(registration.options))
+        cells = (registration.id, registration.description, splits, ", ".join(registration.options))
+        table.add_row(*map(_plain, cells))
     console.print(table)
 
 
@@ -180,38 +184,50 @@ def verify_command(
 ) -> None:
     """Score one completion and show the verdict."""
     import_extensions(imports or [])
-    fields = dict(_key_value(text) for text in option or [])
+    fields: dict[str, Any] = {
+        **_key_values(option or []),
+        "completion": sys.stdin.buffer.read().decode("utf-8", "replace") if completion == "-" else completion,
+    }
     if answer is not None:
         fields["answer"] = answer
-    verdict = verify(name, completion=sys.stdin.read() if completion == "-" else completion, **fields)
-    console.print(_verdict_table(name, verdict))
+    console.print(_verdict_table(name, verify(name, **fields)))
 
 
 def _show_env(name: str) -> None:
     known = {registration.id: registration for registration in registered()}
     if name not in known:
-        raise UserError(f"no environment is registered as {name!r}; {did_you_mean(name, known)}")
+        raise UserError(f"No environment is registered as {name!r}; {did_you_mean(name, known)}")
     registration = known[name]
-    table = Table(show_header=False, title=name, title_justify="left")
-    table.add_row("poses", registration.description)
-    table.add_row("think", registration.think)
-    table.add_row("system", _plain(registration.system or "none"))
-    for option, default in registration.options.items():
-        table.add_row(f"option {option}", "must be given" if default is REQUIRED else _plain(repr(default)))
-    table.add_row("rubric", _plain(registration.rubric.tree()))
-    console.print(table)
+    options = {
+        f"option {option}": "must be given" if default is REQUIRED else repr(default)
+        for option, default in registration.options.items()
+    }
+    shown = {
+        "poses": registration.description,
+        "think": registration.think,
+        "system": registration.system or "none",
+        **options,
+        "rubric": registration.rubric.tree(),
+    }
+    console.print(_sheet(name, shown))
 
 
 def _verdict_table(name: str, verdict: Verdict) -> Table:
-    table = Table(show_header=False, title=name, title_justify="left")
-    table.add_row("score", "none: the grader failed" if verdict.score is None else f"{verdict.score:g}")
-    table.add_row("passed", {True: "yes", False: "no", None: "unknown"}[verdict.passed])
-    table.add_row("status", verdict.status)
-    for part, value in verdict.parts.items():
-        table.add_row(f"part {part}", f"{value:g}")
+    shown = {
+        "score": "none: the grader failed" if verdict.score is None else f"{verdict.score:g}",
+        "passed": {True: "yes", False: "no", None: "unknown"}[verdict.passed],
+        "status": verdict.status,
+        **{f"part {part}": f"{value:g}" for part, value in verdict.parts.items()},
+    }
     if verdict.answer is not None:
-        table.add_row("answer read", _plain(verdict.answer))
-    table.add_row("detail", _plain(verdict.detail))
+        shown["answer read"] = verdict.answer
+    return _sheet(name, {**shown, "detail": verdict.detail})
+
+
+def _sheet(title: str, rows: Mapping[str, str]) -> Table:
+    table = Table(show_header=False, title=_plain(title), title_justify="left")
+    for name, value in rows.items():
+        table.add_row(_plain(name), _plain(value))
     return table
 
 
@@ -233,30 +249,41 @@ def _stop_gently(trainer: Trainer) -> Iterator[None]:
             signal.signal(number, handler)
 
 
-@contextmanager
-def _extra(name: str) -> Iterator[None]:
-    try:
-        yield
-    except ModuleNotFoundError as error:
-        if (error.name or "").startswith("rlvr"):
-            raise
-        raise UserError(f"this needs the package {error.name!r}; install it with: pip install 'rlvr[{name}]'") from None
+def _config_of_run(run_dir: Path) -> str:
+    config = run_dir / "config.yaml"
+    if not config.is_file():
+        raise UserError(f"There is no run to resume in {str(run_dir)!r}, which has no config.yaml; name its directory.")
+    return str(config)
+
+
+def _key_values(texts: Sequence[str]) -> dict[str, Any]:
+    return dict(_key_value(text) for text in texts)
 
 
 def _key_value(text: str) -> tuple[str, Any]:
     key, equals, value = text.partition("=")
     if not equals or not key:
-        raise UserError(f"{text!r} is no option; write key=value")
-    return key, yaml.safe_load(value)
+        raise UserError(f"{text!r} is no option; write key=value.")
+    return key, parse_value(value, text)
 
 
 def _numbers(text: str) -> list[int]:
     try:
         return sorted({int(part) for part in text.split(",")})
     except ValueError:
-        raise UserError(f"-k {text!r} is no list of numbers; write it as in -k 1,4,8") from None
+        raise UserError(f"-k {text!r} is no list of numbers; write it as in -k 1,4,8.") from None
 
 
-def _plain(text: object) -> str:
-    """Text that Rich prints as it is: what a model or a file wrote is no markup."""
-    return escape(str(text))
+def _say(message: str) -> None:
+    console.print(_plain(message), highlight=False, soft_wrap=True)
+
+
+def _refuse(message: str) -> NoReturn:
+    sentence = Text.assemble(("error: ", "bold red"), _plain(message))
+    Console(stderr=True).print(sentence, highlight=False, soft_wrap=True)
+    sys.exit(2)
+
+
+def _plain(text: str) -> Text:
+    """Text that the terminal shows as it is: what a model or a file wrote is neither markup nor a control code."""
+    return Text("".join(c if c.isprintable() or c == "\n" else repr(c)[1:-1] for c in text))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import importlib.resources
 import importlib.util
+import reprlib
 import sys
 import typing
 from collections.abc import Sequence
@@ -34,20 +35,25 @@ def load_config(recipe: str, overrides: Sequence[str] = ()) -> TrainConfig:
     try:
         content = yaml.safe_load(path.read_text(encoding="utf-8"))
     except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise UserError(f"{path} is not valid YAML: {_one_line(error)}; mend the file") from None
+        raise UserError(f"{path} is not valid YAML ({_one_line(error)}); mend the file.") from None
     if not isinstance(content, dict):
-        raise UserError(f"{path} holds no mapping of settings; start from one of the recipes: {_recipe_names()}")
-    for override in overrides:
-        _apply(content, override)
-    return parse_config(content, str(path))
-
-
-def parse_config(content: dict[str, Any], source: str) -> TrainConfig:
-    """Check settings against the schema; `source` is named in the error."""
+        raise UserError(f"{path} holds no mapping of settings; start from one of the recipes: {_recipe_names()}.")
+    overridden = [_apply(content, override) for override in overrides]
     try:
         return TrainConfig.model_validate(content)
     except ValidationError as error:
-        raise UserError(_explain(error.errors()[0], source)) from None
+        first = error.errors()[0]
+        key = _key(first)
+        named = any(_covers(key, other) or _covers(other, key) for other in overridden)
+        raise UserError(_explain(first, "on the command line" if named else f"in {path}")) from None
+
+
+def parse_value(text: str, where: str) -> Any:
+    """A value that was written on the command line, in YAML, as part of `where`."""
+    try:
+        return yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise UserError(f"The value in {where!r} is not valid YAML ({_one_line(error)}); quote it.") from None
 
 
 def save_config(config: TrainConfig, path: Path) -> None:
@@ -65,7 +71,7 @@ def find_recipe(recipe: str) -> Path:
     packaged = _recipes_folder() / f"{path.stem}.yaml"
     if path.name in (path.stem, packaged.name) and len(path.parts) == 1 and packaged.is_file():
         return packaged
-    raise UserError(f"there is no configuration {recipe!r}; give a YAML file or one of the recipes: {_recipe_names()}")
+    raise UserError(f"There is no configuration {recipe!r}; give a YAML file or one of the recipes: {_recipe_names()}.")
 
 
 def import_extensions(names: Sequence[str]) -> None:
@@ -73,36 +79,49 @@ def import_extensions(names: Sequence[str]) -> None:
     for name in names:
         if name.endswith(".py"):
             _import_file(Path(name))
-            continue
-        try:
-            importlib.import_module(name)
-        except ModuleNotFoundError as error:
-            if error.name != name.partition(".")[0] and error.name != name:
-                raise
-            raise UserError(f"there is no module {name!r} to import; give a module or the path of a .py file") from None
+        else:
+            _import_module(name)
+
+
+def _import_module(name: str) -> None:
+    missing = f"There is no module {name!r} to import; give a module or the path of a .py file."
+    if not all(part.isidentifier() for part in name.split(".")):
+        raise UserError(missing)
+    try:
+        importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        # A module that is there but lacks one of its own has a traceback that says so.
+        if not _covers(name, str(error.name)):
+            raise
+        raise UserError(missing) from None
 
 
 def _import_file(path: Path) -> None:
     if not path.is_file():
-        raise UserError(f"there is no file {str(path)!r} to import; give a module or the path of a .py file")
-    if path.stem in sys.modules:
-        raise UserError(f"a module named {path.stem!r} is loaded already; rename {path}")
+        raise UserError(f"There is no file {str(path)!r} to import; give a module or the path of a .py file.")
+    loaded = sys.modules.get(path.stem)
+    if loaded is not None:
+        if Path(getattr(loaded, "__file__", None) or ".").resolve() == path.resolve():
+            return
+        raise UserError(f"A module named {path.stem!r} is loaded already; rename {path}.")
     spec = importlib.util.spec_from_file_location(path.stem, path)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[path.stem] = module
-    spec.loader.exec_module(module)
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[path.stem]
+        raise
 
 
-def _apply(content: dict[str, Any], override: str) -> None:
+def _apply(content: dict[str, Any], override: str) -> str:
+    """Set what `override` says in `content`; the key that it names."""
     key, equals, text = override.partition("=")
     if not equals or not key:
-        raise UserError(f"{override!r} is no override; write key=value, as in train.steps=10")
-    try:
-        value = yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        raise UserError(f"the value in {override!r} is not valid YAML: {_one_line(error)}; quote it") from None
+        raise UserError(f"{override!r} is no override; write key=value, as in train.steps=10.")
+    value = parse_value(text, override)
     *sections, last = key.split(".")
     place = content
     for section in sections:
@@ -110,23 +129,35 @@ def _apply(content: dict[str, Any], override: str) -> None:
             place[section] = {}
         place = place[section]
         if not isinstance(place, dict):
-            raise UserError(f"{override!r} sets a key of {section!r}, which is a value and has none; set it whole")
+            raise UserError(f"{override!r} sets a key of {section!r}, which is a value and has none; set it whole.")
     place[last] = value
+    return key
 
 
-def _explain(error: ErrorDetails, source: str) -> str:
+def _explain(error: ErrorDetails, where: str) -> str:
     """One sentence for the first thing that is wrong."""
-    location = [str(part) for part in error["loc"]]
-    key = ".".join(location)
+    *parents, last = [str(part) for part in error["loc"]] or [""]
+    key = _key(error)
     if error["type"] == "extra_forbidden":
-        known = list(_section_at(location[:-1]).model_fields)
-        return f"unknown key {key!r} in {source}; {did_you_mean(location[-1], known)}"
+        return f"Unknown key {key!r} {where}; {did_you_mean(last, _section_at(parents).model_fields)}"
     if error["type"] == "missing":
-        return f"{key!r} is missing from {source}; set it there or on the command line"
-    message = error["msg"].removeprefix("Value error, ")
+        return f"The key {key!r} is missing {where}; set it in the file or as {key}=... on the command line."
     if error["type"] == "value_error":
-        return f"{message} (in {source})"
-    return f"{key} is {error['input']!r} in {source}, which does not do: {message[:1].lower()}{message[1:]}"
+        return f"{where[0].upper()}{where[1:]}: {error['msg'].removeprefix('Value error, ')}"
+    given = reprlib.repr(error["input"])
+    if error["type"] in ("model_type", "model_attributes_type"):
+        names = ", ".join(_section_at([*parents, last]).model_fields)
+        return f"{key} is {given} {where}, but it is a section; set its keys, which are {names}."
+    return f"{key} is {given} {where}, which does not fit: {error['msg'][:1].lower()}{error['msg'][1:]}."
+
+
+def _key(error: ErrorDetails) -> str:
+    return ".".join(str(part) for part in error["loc"])
+
+
+def _covers(key: str, other: str) -> bool:
+    """Whether a dotted name is `other`, or lies in it."""
+    return f"{key}.".startswith(f"{other}.")
 
 
 def _section_at(location: Sequence[str]) -> type[BaseModel]:
@@ -147,4 +178,7 @@ def _recipe_names() -> str:
 
 
 def _one_line(error: Exception) -> str:
+    if isinstance(error, yaml.MarkedYAMLError) and error.problem and error.problem_mark:
+        mark = error.problem_mark
+        return f"line {mark.line + 1}, column {mark.column + 1}: {error.problem}"
     return " ".join(str(error).split())

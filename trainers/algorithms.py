@@ -39,14 +39,14 @@ class Algorithm(BaseModel):
         if not isinstance(given, dict):
             return given
         name = given.get("name", "grpo")
-        if name not in ALGORITHMS:
+        if not isinstance(name, str) or name not in ALGORITHMS:
             raise ValueError(f"there is no algorithm {name!r}; {did_you_mean(str(name), ALGORITHMS)}")
         return {**ALGORITHMS[name], **given, "name": name}
 
     @model_validator(mode="after")
     def _kl_has_a_place(self) -> Algorithm:
         if self.kl == "none" and self.kl_coef > 0:
-            raise ValueError(f"kl_coef is {self.kl_coef} but kl is 'none'; set kl: loss or kl_coef: 0")
+            raise ValueError(f"kl_coef is {self.kl_coef} but kl is 'none'; set kl: loss or kl_coef: 0.")
         return self
 
     @property

@@ -39,7 +39,7 @@ def save_checkpoint(
 
 def checkpoints(folder: Path) -> list[Path]:
     """The complete checkpoints under `folder`, oldest first."""
-    return sorted(path.parent for path in folder.glob(f"step-*/{_STATE}"))
+    return sorted((path.parent for path in folder.glob(f"step-*/{_STATE}")), key=checkpoint_step)
 
 
 def latest_checkpoint(folder: Path) -> Path:

@@ -246,5 +246,8 @@ def _read_rows(rows_path: Path, count: int, n: int) -> dict[tuple[int, int], Row
     whole = text[: text.rfind("\n") + 1]
     if whole != text:
         rows_path.write_text(whole, encoding="utf-8")
-    rows = [json.loads(line) for line in whole.splitlines()]
+    try:
+        rows = [json.loads(line) for line in whole.splitlines()]
+    except json.JSONDecodeError as error:
+        raise UserError(f"{rows_path} has a line that is no JSON ({error}); mend it, or name another file.") from None
     return {(row["task"], row["sample"]): row for row in rows if row["task"] < count and row["sample"] < n}

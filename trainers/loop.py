@@ -11,6 +11,7 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import torch
 from accelerate import Accelerator
@@ -20,7 +21,7 @@ from ..envs import make_vec
 from ..verifiers import UserError
 from .advantages import group_advantages
 from .checkpoint import checkpoint_step, latest_checkpoint, restore_optimizer, save_checkpoint
-from .engines import Engine
+from .engines import Completion, Engine, Sampling
 from .engines.hf import HFEngine
 from .evaluate import Evaluation, evaluate
 from .logprobs import TokenLogprobs
@@ -79,6 +80,7 @@ class Trainer:
             lr=train.learning_rate,
             betas=train.adam_betas,
             weight_decay=train.weight_decay,
+            fused=True,
         )
         if checkpoint is not None:
             restore_optimizer(checkpoint, self.optimizer)
@@ -204,10 +206,10 @@ class Trainer:
             f"which are left out of the update ({first})"
         )
 
-    def _evaluate_at(self, step: int) -> Evaluation:
+    def _evaluate_at(self, step: int, engine: Engine | None = None) -> Evaluation:
         settings, env = self.config.eval, self.config.eval_env
         return evaluate(
-            self.engine,
+            engine or self.engine,
             self.tokenizer,
             self.eos_ids,
             env.id,
@@ -223,8 +225,7 @@ class Trainer:
         )
 
     def _before(self) -> dict[str, Evaluation]:
-        # The rows of a finished evaluation are all there, so this reads and never generates.
-        return {"before": self._evaluate_at(0)}
+        return {"before": self._evaluate_at(0, _NoEngine())}
 
     def _base_model(self) -> ModelSettings:
         """The model settings with the tiny base model replaced by the folder it was made in."""
@@ -288,6 +289,21 @@ class Trainer:
         summary = {name: asdict(evaluation) for name, evaluation in results.items()}
         text = json.dumps({"steps": self.step, **summary}, indent=2)
         (self.run_dir / "summary.json").write_text(text + "\n", encoding="utf-8")
+
+
+class _NoEngine:
+    """Stands for the policy before training in a resumed run, whose samples can be read but no longer drawn."""
+
+    version = 0
+
+    def generate(self, prompts: Sequence[Sequence[int]], sampling: Sampling, seeds: Sequence[int]) -> list[Completion]:
+        raise UserError(
+            "The section eval asks for samples of the policy before training that were not drawn when the run began; "
+            "resume with its settings as they were."
+        )
+
+    def sync(self, weights: Any, version: int) -> None:
+        raise NotImplementedError
 
 
 def _accelerator(config: TrainConfig, run_dir: Path) -> Accelerator:

@@ -104,7 +104,9 @@ class MetricsLog:
             return
         lines = self.path.read_text(encoding="utf-8").splitlines()
         kept = [line for line in lines if (row := _parse(line)) is not None and row["step"] <= step]
-        self.path.write_text("".join(f"{line}\n" for line in kept), encoding="utf-8")
+        partial = self.path.with_suffix(".partial")
+        partial.write_text("".join(f"{line}\n" for line in kept), encoding="utf-8")
+        partial.replace(self.path)
 
 
 def _finite(metrics: dict[str, float]) -> dict[str, float | None]:

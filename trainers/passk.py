@@ -17,10 +17,12 @@ def pass_at_k(n: int, c: int, k: int) -> float:
     Raises:
         UserError: if k > n, for which no unbiased estimate exists, or if the counts make no sense.
     """
-    if not 1 <= k <= n:
-        raise UserError(f"pass@{k} cannot be estimated from n={n} samples a task; draw at least {k}")
+    if k < 1:
+        raise UserError(f"pass@{k} means nothing; choose k from 1 to n={n}.")
+    if k > n:
+        raise UserError(f"pass@{k} cannot be estimated from n={n} samples a task; draw at least {k}.")
     if not 0 <= c <= n:
-        raise UserError(f"{c} of {n} samples cannot have passed; give 0 <= c <= n")
+        raise UserError(f"{c} of {n} samples cannot have passed; give 0 <= c <= n.")
     return 1.0 - math.comb(n - c, k) / math.comb(n, k)
 
 

@@ -69,7 +69,7 @@ class ConsoleReporter:
     def __init__(self, console: Console) -> None:
         self._console = console
         self._progress = Progress(
-            TextColumn("[bold]{task.description}"),
+            TextColumn("{task.description}", style="bold", markup=False),
             BarColumn(bar_width=24),
             MofNCompleteColumn(),
             _MetricsColumn(),
@@ -90,7 +90,7 @@ class ConsoleReporter:
 
     def say(self, message: str) -> None:
         """One line, above the bar."""
-        self._progress.console.print(message, highlight=False)
+        self._progress.console.print(Text(message), highlight=False, soft_wrap=True)
 
     def work(self, what: str, done: int, total: int) -> None:
         """A bar of its own, gone when the work is done."""
@@ -105,7 +105,7 @@ class ConsoleReporter:
         )
         self._advance("train", step, steps, shown)
         if not self._console.is_terminal and (step == steps or step % max(1, steps // 10) == 0):
-            self._console.print(f"step {step}/{steps}  {shown}", highlight=False)
+            self.say(f"step {step}/{steps}  {shown}")
 
     def _advance(self, what: str, done: int, total: int, shown: str) -> None:
         if what not in self._bars:
@@ -120,10 +120,10 @@ class _MetricsColumn(ProgressColumn):
 
 def evaluation_table(title: str, evaluations: Mapping[str, Evaluation]) -> Table:
     """Evaluations of one environment side by side, one a column ("before", "after")."""
-    table = Table(title=title, title_justify="left")
+    table = Table(title=Text(title), title_justify="left")
     table.add_column("")
     for name in evaluations:
-        table.add_column(name, justify="right")
+        table.add_column(Text(name), justify="right")
     columns = list(evaluations.values())
     for k in columns[0].pass_at:
         table.add_row(f"pass@{k}", *(_with_interval(column.pass_at[k]) for column in columns))

@@ -21,7 +21,7 @@ class ModelSettings(Section):
     """The policy to start from."""
 
     name: str = Field(
-        description="a folder of safetensors, a .gguf file, an installed package that carries one, a hub name, or 'tiny'"
+        description="a folder of safetensors, a .gguf file, a package that carries one, a hub name, or 'tiny'"
     )
     dtype: Literal["float32", "bfloat16"] = Field("float32", description="of the weights and the optimizer")
     chat_template: str | None = Field(None, description="a Jinja file, for a tokenizer that has no template")
@@ -29,10 +29,10 @@ class ModelSettings(Section):
 
     @model_validator(mode="after")
     def _warm_start_is_for_tiny(self) -> ModelSettings:
-        if (self.warm_start is not None) != (self.name == "tiny"):
-            raise ValueError(
-                f"model.name is {self.name!r}; the section warm_start goes with name: tiny, and that name with it"
-            )
+        if self.name == "tiny" and self.warm_start is None:
+            raise ValueError("model.name is 'tiny', which is made by model.warm_start; add that section.")
+        if self.name != "tiny" and self.warm_start is not None:
+            raise ValueError(f"model.warm_start makes the model 'tiny', not {self.name!r}; remove that section.")
         return self
 
 
@@ -75,7 +75,7 @@ class TrainSettings(Section):
     def _minibatches_have_rows(self) -> TrainSettings:
         rows = self.prompts_per_step * self.group_size
         if self.minibatches > rows:
-            raise ValueError(f"minibatches is {self.minibatches} but a step has {rows} rows; lower it")
+            raise ValueError(f"minibatches is {self.minibatches} but a step has {rows} rows; lower it.")
         return self
 
     def learning_rate_at(self, step: int) -> float:
@@ -96,7 +96,7 @@ class EvalSettings(Section):
     @model_validator(mode="after")
     def _k_within_n(self) -> EvalSettings:
         if not self.k or not all(1 <= k <= self.n for k in self.k):
-            raise ValueError(f"eval.k is {list(self.k)} but n is {self.n}; every k must be from 1 to n")
+            raise ValueError(f"eval.k is {list(self.k)} but n is {self.n}; every k must be from 1 to n.")
         return self
 
 

@@ -14,6 +14,7 @@ from .algorithms import Algorithm
 from .kl import k3
 from .logprobs import TokenLogprobs
 from .losses import clipped_surrogate, token_weights
+from .micro_batches import micro_batches
 from .seeding import derive
 from .settings import TrainSettings
 from .trajectory import Batch
@@ -154,7 +155,7 @@ class Updater:
 
         contributing = self._contributing(batch, advantages, rows)
         loss = 0.0
-        for index in self._micro_batches(batch, contributing):
+        for index in self._micro_batches(self.policy, batch, contributing):
             part = self._loss(batch, advantages, frozen, weights, index, tally)
             self.accelerator.backward(part)
             loss += float(part.detach())
@@ -201,17 +202,15 @@ class Updater:
     @torch.no_grad()
     def _logprobs(self, model: TokenLogprobs, batch: Batch, rows: Tensor) -> Tensor:
         result = torch.zeros(batch.input_ids.shape)
-        for index in self._micro_batches(batch, rows):
+        for index in self._micro_batches(model, batch, rows):
             micro = batch.rows(index).to(self.accelerator.device)
             with self.accelerator.autocast():
                 logprobs = model(micro.input_ids, micro.attention_mask, micro.loss_mask).logprobs
             result[index, : logprobs.shape[1]] = logprobs.cpu()
         return result
 
-    def _micro_batches(self, batch: Batch, rows: Tensor) -> Iterator[Tensor]:
-        """`rows` by length, so that little of a micro-batch is padding."""
-        order = batch.attention_mask[rows].sum(dim=1).argsort(stable=True)
-        yield from (part for part in rows[order].split(self.settings.micro_batch_size) if len(part))
+    def _micro_batches(self, model: TokenLogprobs, batch: Batch, rows: Tensor) -> list[Tensor]:
+        return micro_batches(batch, rows, self.settings.micro_batch_size, model.shares_prompts)
 
     def _minibatches(self, count: int, step: int, epoch: int) -> Iterator[Tensor]:
         generator = np.random.default_rng(derive(self.seed, "minibatches", step, epoch))

@@ -9,7 +9,7 @@ import pytest
 
 import rlvr
 from rlvr.envs.arithmetic import LEVELS, SYSTEM, Shape, arithmetic_tasks, draw, shape_of, split_of
-from rlvr.envs.expressions import Operation, evaluate, render
+from rlvr.envs.expressions import Operation, render
 
 
 def expressions(level: int, split: str, count: int, seed: int = 0):

@@ -121,7 +121,9 @@ def test_a_row_tells_what_was_asked_said_and_found(tokenizer, tmp_path):
     path = tmp_path / "rows.jsonl"
     run(Counting(tokenizer), tokenizer, path)
     rows = in_order(rows_of(path))
-    assert [(row["task"], row["sample"]) for row in rows] == [(task, sample) for task in range(3) for sample in range(4)]
+    assert [(row["task"], row["sample"]) for row in rows] == [
+        (task, sample) for task in range(3) for sample in range(4)
+    ]
     first = {key: rows[0][key] for key in ("task_id", "prompt", "completion", "answer", "score", "passed", "status")}
     assert first == {
         "task_id": "1",
@@ -241,20 +243,37 @@ def test_rows_of_something_else_are_refused_and_left_alone(tokenizer, tmp_path, 
 def test_a_file_of_something_else_altogether_is_refused_and_left_alone(tokenizer, tmp_path):
     path = tmp_path / "notes.txt"
     path.write_text("one line\nand one without an end")
-    with pytest.raises(UserError, match="no notes.about.json"):
+    with pytest.raises(UserError, match=r"no notes\.about\.json"):
         run(Counting(tokenizer), tokenizer, path)
     assert path.read_text() == "one line\nand one without an end"
+
+
+def test_rows_that_were_spoilt_are_refused_and_an_empty_file_is_filled(tokenizer, tmp_path):
+    path = tmp_path / "rows.jsonl"
+    run(Counting(tokenizer), tokenizer, path)
+    spoilt = path.read_text().replace("}\n{", "}{", 1)
+    path.write_text(spoilt)
+    with pytest.raises(UserError, match=r"rows\.jsonl has a line that is no JSON"):
+        run(Counting(tokenizer), tokenizer, path)
+    assert path.read_text() == spoilt
     empty = tmp_path / "empty.jsonl"
     empty.touch()
     assert run(Counting(tokenizer), tokenizer, empty).tasks == 3
 
 
-@pytest.mark.parametrize("ks", [(1, 5), (0,)])
+@pytest.mark.parametrize("ks", [(1, 5), (5,)])
 def test_a_k_beyond_n_is_refused_before_anything_is_generated(tokenizer, tmp_path, ks):
     engine = Counting(tokenizer)
     with pytest.raises(UserError, match=rf"pass@{ks[-1]} cannot be estimated from n=4"):
         run(engine, tokenizer, tmp_path / "rows.jsonl", ks=ks)
     assert engine.asked == []
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("option", ["levl", "num_envs", "id", "wrappers"])
+def test_an_option_that_the_environment_does_not_have_is_named(tokenizer, tmp_path, option):
+    with pytest.raises(UserError, match=f"has no option '{option}'"):
+        run(Counting(tokenizer), tokenizer, tmp_path / "rows.jsonl", options={option: 1})
     assert list(tmp_path.iterdir()) == []
 
 

@@ -55,7 +55,7 @@ def test_the_log_probs_and_entropies_are_the_policys(model, temperature):
         mask = torch.zeros_like(ids, dtype=torch.bool)
         mask[:, len(prompt) :] = True
         with torch.no_grad():
-            statistics = TokenLogprobs(model, temperature)(ids, torch.ones_like(ids), mask)
+            statistics = TokenLogprobs(model, temperature)(ids, torch.ones_like(ids), mask, entropies=True)
         torch.testing.assert_close(torch.tensor(completion.logprobs), statistics.logprobs[mask], atol=1e-4, rtol=1e-4)
         torch.testing.assert_close(
             torch.tensor(completion.entropies), statistics.entropies[mask], atol=1e-4, rtol=1e-4

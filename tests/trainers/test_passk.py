@@ -24,6 +24,8 @@ def test_pass_at_k_at_its_ends():
 def test_more_than_was_drawn_is_refused():
     with pytest.raises(UserError, match=r"pass@16 cannot be estimated from n=8"):
         pass_at_k(8, 3, 16)
+    with pytest.raises(UserError, match="pass@0 means nothing"):
+        pass_at_k(8, 3, 0)
     with pytest.raises(UserError):
         pass_at_k(8, 9, 1)
 

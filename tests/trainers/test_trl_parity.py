@@ -85,6 +85,8 @@ def trls(tokenizer, trajectories, model, reference, folder, rewards=None, **opti
     arguments = trl.GRPOConfig(
         output_dir=str(folder),
         use_cpu=True,
+        bf16=False,
+        gradient_checkpointing=False,
         report_to=[],
         per_device_train_batch_size=len(trajectories),
         gradient_accumulation_steps=1,
@@ -94,7 +96,11 @@ def trls(tokenizer, trajectories, model, reference, folder, rewards=None, **opti
         **options,
     )
     rows = [{"prompt": [{"role": "user", "content": t.prompt}]} for t in trajectories]
-    # A trainer of its own seeds everything there is.
+    if reference is not None:
+        # TRL loads the reference from where the policy says that it came from.
+        reference.save_pretrained(folder / "reference")
+        model.config._name_or_path = str(folder / "reference")
+    # TRL's trainer seeds torch.
     with torch.random.fork_rng(devices=[]):
         trainer = trl.GRPOTrainer(
             model=model,
@@ -103,14 +109,12 @@ def trls(tokenizer, trajectories, model, reference, folder, rewards=None, **opti
             train_dataset=datasets.Dataset.from_list(rows),
             processing_class=tokenizer,
         )
-    if reference is not None:
-        trainer.ref_model.load_state_dict(reference.state_dict())
     trainer.current_gradient_accumulation_steps = 1
     trainer.model.train()
     prompts = [[i for i, m in zip(t.ids, t.loss_mask, strict=True) if not m] for t in trajectories]
     completions = [[i for i, m in zip(t.ids, t.loss_mask, strict=True) if m] for t in trajectories]
-    trainer._generate_single_turn = lambda *_, **__: (prompts, completions, None, {})
-    trainer._generate = lambda *_: (prompts, completions, None, [t.completion for t in trajectories], None, {}, None, None)
+    texts = [t.completion for t in trajectories]
+    trainer._generate = lambda *_: (prompts, completions, None, texts, None, {}, None, None)
     return trainer, trainer._generate_and_score_completions(rows)
 
 
@@ -156,7 +160,9 @@ def test_one_steps_gradient_is_trls(tokenizer, trajectories, tmp_path, cells, op
     reference = random_llama(tokenizer, seed=1) if row.needs_reference else None
     advantages, mine = ours(trajectories, copy.deepcopy(model), reference, row)
 
-    trainer, inputs = trls(tokenizer, trajectories, model, reference, tmp_path, beta=options.pop("beta", 0.0), **options)
+    trainer, inputs = trls(
+        tokenizer, trajectories, model, reference, tmp_path, beta=options.pop("beta", 0.0), **options
+    )
     torch.testing.assert_close(advantages, inputs["advantages"], atol=1e-6, rtol=1e-6)
     assert (inputs["completion_mask"].sum(dim=1) == torch.tensor([t.length for t in trajectories])).all()
     trainer.compute_loss(trainer.model, inputs).backward()
@@ -168,9 +174,7 @@ def test_one_steps_gradient_is_trls(tokenizer, trajectories, tmp_path, cells, op
 def test_ungraded_rows_and_groups_without_spread_have_trls_advantages(tokenizer, trajectories, tmp_path):
     rewards = [1.0, None, 0.0, 0.0, 0.95, 0.95, 0.95, None]
     for name, scale in [("grpo", "group"), ("dr_grpo", "none")]:
-        _, inputs = trls(
-            tokenizer, trajectories, random_llama(tokenizer), None, tmp_path, rewards, scale_rewards=scale
-        )
+        _, inputs = trls(tokenizer, trajectories, random_llama(tokenizer), None, tmp_path, rewards, scale_rewards=scale)
         row = Algorithm.model_validate({"name": name})
         mine = group_advantages(
             torch.tensor([math.nan if reward is None else reward for reward in rewards]),

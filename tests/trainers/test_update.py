@@ -1,6 +1,7 @@
 import copy
 import math
 from dataclasses import fields, replace
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -40,12 +41,14 @@ def random_llama(seed=0):
         return LlamaForCausalLM(config).double().eval()
 
 
-def rollout(rewards=SOME_SOLVED, shapes=SHAPES):
+def rollout(rewards=SOME_SOLVED, shared_prompts=True):
     """One trajectory a reward, two groups, ids drawn at random but for the EOS."""
     generator = torch.Generator().manual_seed(7)
     made = []
-    for row, (reward, (prompt, completion)) in enumerate(zip(rewards, shapes, strict=True)):
+    for row, (reward, (prompt, completion)) in enumerate(zip(rewards, SHAPES, strict=True)):
         ids = torch.randint(2, 50, (prompt + completion - 1,), generator=generator).tolist()
+        if shared_prompts and row % 4:
+            ids[:prompt] = made[-1].ids[:prompt]
         verdict = Verdict(None, None, "error") if math.isnan(reward) else Verdict(reward, reward >= 1)
         made.append(
             Trajectory(
@@ -173,12 +176,12 @@ def plain_gradient(
 @pytest.mark.parametrize("aggregate", AGGREGATES)
 @pytest.mark.parametrize("name", ["grpo", "dr_grpo"])
 @pytest.mark.parametrize("micro_batch_size", [1, 2, 8])
-def test_the_gradient_is_the_formulas_however_it_is_split(updater, name, aggregate, micro_batch_size):
-    row, trajectories, model = algorithm(name, aggregate=aggregate), rollout(), random_llama()
+@pytest.mark.parametrize("shared_prompts", [True, False])
+def test_the_gradient_is_the_formulas_however_it_is_split(updater, name, aggregate, micro_batch_size, shared_prompts):
+    trajectories = rollout(shared_prompts=shared_prompts)
+    row, model = algorithm(name, aggregate=aggregate), random_llama()
     batch = batch_of(trajectories)
-    mine = accumulated(
-        updater(model, row, micro_batch_size=micro_batch_size), batch, advantages_of(batch, row)
-    )
+    mine = accumulated(updater(model, row, micro_batch_size=micro_batch_size), batch, advantages_of(batch, row))
     by_hand = plain_advantages(SOME_SOLVED, divide=name == "grpo")
     assert_same_gradient(mine, plain_gradient(model, trajectories, by_hand, aggregate))
 
@@ -224,9 +227,7 @@ def test_rows_without_advantage_are_skipped_yet_counted(updater, aggregate):
     batch = batch_of(trajectories)
     made = updater(model, row)
     rows_seen = []
-    model.model.register_forward_pre_hook(
-        lambda module, args, kwargs: rows_seen.append(len(kwargs["input_ids"])), with_kwargs=True
-    )
+    made.policy.register_forward_pre_hook(lambda module, args: rows_seen.append(len(args[0])))
     mine = accumulated(made, batch, advantages_of(batch, row))
     assert sum(rows_seen) == 4
     # The formula has all eight rows in it.
@@ -249,63 +250,65 @@ def test_an_ungraded_row_is_in_nothing_not_even_a_denominator(updater, aggregate
     assert_same_gradient(*gradients)
 
 
-def test_only_the_tokens_that_were_generated_have_a_gradient(updater):
-    """The state at t predicts the token at t + 1: it has a gradient exactly where that token is in the loss."""
-    row, model = algorithm(), random_llama()
-    trajectories = rollout()
-    # What stands after the completion without being generated: the model may see it, the loss may not.
-    trajectories[2] = replace(
-        trajectories[2],
-        ids=[*trajectories[2].ids, 33, 34],
-        loss_mask=[*trajectories[2].loss_mask, 0, 0],
-        sampler_logprobs=[*trajectories[2].sampler_logprobs, 0.0, 0.0],
-    )
+class Table(torch.nn.Module):
+    """A policy of one free log-prob for every place of every row; a row begins with its own number."""
+
+    shares_prompts = False
+
+    def __init__(self, rows, width):
+        super().__init__()
+        self.logprobs = torch.nn.Parameter(torch.full((rows, width), -1.5))
+
+    def forward(self, input_ids, attention_mask, loss_mask):
+        return SimpleNamespace(logprobs=self.logprobs[input_ids[:, 0], : input_ids.shape[1]])
+
+
+@pytest.mark.parametrize("aggregate", AGGREGATES)
+def test_every_generated_token_pulls_by_hand_and_no_other_at_all(accelerator, aggregate):
+    trajectories = [replace(t, ids=[row, *t.ids[1:]]) for row, t in enumerate(rollout())]
+    # What stands after a completion without being generated is in the sequence, but not in the loss.
+    trajectories[2] = followed_by(trajectories[2], [33, 34])
     batch = batch_of(trajectories)
-    states, embedded = [], []
+    row, table = algorithm(aggregate=aggregate), Table(*batch.input_ids.shape)
+    settings = TrainSettings(micro_batch_size=3)
+    optimizer = torch.optim.SGD(table.parameters())
+    made = Updater(accelerator, table, None, optimizer, row, settings, MAX_TOKENS, seed=0)
+    advantages = advantages_of(batch, row)
+    made.accumulate(batch, advantages, made.freeze(batch, advantages), torch.arange(8))
 
-    def keep(into):
-        def hook(module, args, output):
-            output = getattr(output, "last_hidden_state", output)
-            output.retain_grad()
-            into.append(output)
-
-        return hook
-
-    made = updater(model, row, micro_batch_size=1)
-    model.model.register_forward_hook(keep(states))
-    model.model.embed_tokens.register_forward_hook(keep(embedded))
-    accumulated(made, batch, advantages_of(batch, row))
-
-    by_length = sorted(range(8), key=lambda i: len(trajectories[i].ids))
-    for i, state, embedding in zip(by_length, states, embedded, strict=True):
-        generated = torch.tensor(trajectories[i].loss_mask)
-        has_gradient = state.grad[0].abs().sum(dim=-1) > 0
-        assert has_gradient.tolist() == [*(generated[1:] == 1).tolist(), False]
-        # Causality: nothing that stands at or after the last generated token was of use.
-        last = int(generated.nonzero().max())
-        assert embedding.grad[0, last:].abs().max() == 0
-        assert (embedding.grad[0, :last].abs().sum(dim=-1) > 0).all()
+    lengths = [completion for _, completion in SHAPES]
+    expected = torch.zeros(batch.input_ids.shape)
+    for i, (prompt, completion) in enumerate(SHAPES):
+        divisor = {
+            "sequence_mean": 8 * completion,
+            "token_mean": sum(lengths),
+            "fixed_length": 8 * MAX_TOKENS,
+            "sequence_sum": 8,
+        }[aggregate]
+        expected[i, prompt : prompt + completion] = -advantages[i] / divisor
+    torch.testing.assert_close(table.logprobs.grad, expected, rtol=1e-6, atol=0)
+    assert torch.equal(table.logprobs.grad != 0, batch.loss_mask)
 
 
-def test_padding_has_no_gradient_and_no_influence(updater):
-    row, model, batch = algorithm(), random_llama(), batch_of(rollout())
-    embedded = []
+def followed_by(trajectory, ids):
+    return replace(
+        trajectory,
+        ids=[*trajectory.ids, *ids],
+        loss_mask=[*trajectory.loss_mask, *[0] * len(ids)],
+        sampler_logprobs=[*trajectory.sampler_logprobs, *[0.0] * len(ids)],
+    )
 
-    def hook(module, args, output):
-        output.retain_grad()
-        embedded.append(output)
 
-    made = updater(model, row, micro_batch_size=8)
-    handle = model.model.embed_tokens.register_forward_hook(hook)
-    before = accumulated(made, batch, advantages_of(batch, row))
-    handle.remove()
-    order = batch.attention_mask.sum(dim=1).argsort(stable=True)
-    padded = batch.attention_mask[order] == 0
-    assert padded.any()
-    assert embedded[0].grad[padded].abs().max() == 0
-
-    batch.input_ids[batch.attention_mask == 0] = 42
-    assert torch.equal(before, accumulated(made, batch, advantages_of(batch, row)))
+def test_what_is_in_the_padding_or_after_the_completion_has_no_influence(updater):
+    row, model, trajectories = algorithm(), random_llama(), rollout()
+    gradients = []
+    for filling, tail in [(PAD, [33, 34]), (42, [5, EOS])]:
+        batch = batch_of([*trajectories[:2], followed_by(trajectories[2], tail), *trajectories[3:]])
+        batch.input_ids[batch.attention_mask == 0] = filling
+        gradients.append(accumulated(updater(model, row), batch, advantages_of(batch, row)))
+    assert torch.equal(*gradients)
+    batch = batch_of(trajectories)
+    assert_same_gradient(gradients[0], accumulated(updater(model, row), batch, advantages_of(batch, row)))
 
 
 def weights(model):
@@ -330,6 +333,21 @@ def test_without_spread_no_weight_moves_not_even_by_momentum_or_decay(updater, n
     metrics = made.step(flat, advantages_of(flat, row), 1)
     assert torch.equal(weights(model), moved)
     assert all(math.isfinite(value) for value in metrics.values())
+
+
+def test_ungraded_rows_alone_move_nothing_and_are_in_no_kl(updater):
+    row, model, reference = algorithm(kl_coef=0.3), random_llama(), random_llama(seed=1)
+    made = updater(model, row, reference, optimizer=torch.optim.AdamW)
+    graded = batch_of(rollout())
+    kl = made.step(graded, advantages_of(graded, row), 0)["kl"]
+    moved = weights(model)
+    ungraded = batch_of(rollout([NAN] * 8))
+    assert "kl" not in made.step(ungraded, advantages_of(ungraded, row), 1)
+    assert torch.equal(weights(model), moved)
+
+    some = [*rollout(), *rollout([NAN] * 8, shared_prompts=False)]
+    batch, again = batch_of(some), updater(random_llama(), row, reference)
+    assert again.step(batch, advantages_of(batch, row), 0)["kl"] == pytest.approx(kl, rel=1e-5)
 
 
 def test_a_group_without_spread_beside_one_with(updater):
@@ -429,9 +447,7 @@ def test_later_passes_measure_from_the_policy_at_the_start(updater, minibatches,
         by_hand = advantages[rows].tolist()
         assert_same_gradient(
             mine,
-            plain_gradient(
-                before, chosen, by_hand, "sequence_mean", old=start, reference=reference, kl_coef=kl_coef
-            ),
+            plain_gradient(before, chosen, by_hand, "sequence_mean", old=start, reference=reference, kl_coef=kl_coef),
         )
         with torch.no_grad():
             for trajectory, advantage in zip(chosen, by_hand, strict=True):

@@ -40,7 +40,9 @@ def test_settings_are_validated_without_torch():
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-@pytest.mark.parametrize("wrong", [{"levels": 2}, {"careless": 1.5}, {"uneven": -0.1}, {"slip": 0.1}, {"steps": 0}, {"level": 6}])
+@pytest.mark.parametrize(
+    "wrong", [{"levels": 2}, {"careless": 1.5}, {"uneven": -0.1}, {"slip": 0.1}, {"steps": 0}, {"level": 6}]
+)
 def test_wrong_settings_are_refused(wrong):
     with pytest.raises(ValidationError):
         WarmStart(**wrong)

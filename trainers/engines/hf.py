@@ -62,8 +62,8 @@ class HFEngine:
         limit = getattr(self._model.config, "max_position_embeddings", None)
         if limit is not None and longest + max_tokens > limit:
             raise UserError(
-                f"a prompt of {longest} tokens and {max_tokens} new ones do not fit in the model's {limit} positions; "
-                "lower max_tokens or shorten the prompt"
+                f"A prompt of {longest} tokens and {max_tokens} new ones do not fit in the model's {limit} positions; "
+                "lower max_tokens or shorten the prompt."
             )
 
     def _generate_batch(
@@ -126,19 +126,22 @@ class _Sampler(LogitsProcessor):
     def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:  # type: ignore[override]
         logits = scores.float()
         if self._temperature > 0:
-            logits = self._warpers(input_ids, logits / self._temperature)
-        logprobs = torch.log_softmax(logits, dim=-1)
-        probs = logprobs.exp()
+            logits = self._warpers(input_ids, logits / self._temperature if self._temperature != 1 else logits)
+        # What was cut has a probability of 0 all the same, and 0 times a finite number is no NaN.
+        logits = logits.clamp(min=torch.finfo(logits.dtype).min)
+        normaliser = logits.logsumexp(dim=-1, keepdim=True)
+        probs = (logits - normaliser).exp_()
+        # H = lse(z) - sum softmax(z) z
+        self._entropies.append(normaliser[:, 0] - torch.linalg.vecdot(probs, logits))
         if self._temperature == 0:
             chosen = logits.argmax(dim=-1, keepdim=True)
         else:
-            mass = probs.cumsum(dim=-1)
+            mass = probs.cumsum_(dim=-1)
             threshold = self._uniforms[:, len(self._ids), None] * mass[:, -1:]
             chosen = torch.searchsorted(mass, threshold, right=True).clamp(max=logits.shape[-1] - 1)
         self._ids.append(chosen[:, 0])
-        self._logprobs.append(logprobs.gather(-1, chosen)[:, 0])
-        self._entropies.append(torch.special.entr(probs).sum(dim=-1))
-        return torch.full_like(scores, -torch.inf).scatter_(-1, chosen, 0.0)
+        self._logprobs.append((logits.gather(-1, chosen) - normaliser)[:, 0])
+        return logits.fill_(-torch.inf).scatter_(-1, chosen, 0.0)
 
     def completions(self, eos_ids: frozenset[int]) -> list[Completion]:
         ids, logprobs, entropies = (

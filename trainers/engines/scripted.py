@@ -38,7 +38,7 @@ class ScriptedEngine:
     def _complete(self, prompt: str, max_tokens: int, seed: int) -> Completion:
         text = self._script(prompt, seed)
         if not isinstance(text, str):
-            raise UserError(f"the script returned {type(text).__name__} for {prompt[:60]!r}; return a str")
+            raise UserError(f"The script returned {type(text).__name__} for {prompt[:60]!r}; return a str.")
         ids = [*self._tokenizer.encode(text, add_special_tokens=False), self._eos_id]
         cut = len(ids) > max_tokens
         ids = ids[:max_tokens]

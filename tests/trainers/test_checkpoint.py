@@ -1,0 +1,144 @@
+import json
+import pickle
+
+import pytest
+import torch
+from transformers import LlamaConfig, LlamaForCausalLM
+
+from rlvr import UserError
+from rlvr.trainers import checkpoint as module
+from rlvr.trainers.checkpoint import (
+    checkpoint_step,
+    checkpoints,
+    latest_checkpoint,
+    restore_optimizer,
+    save_checkpoint,
+)
+from rlvr.trainers.models import load_model
+from rlvr.trainers.tiny import build_tokenizer
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    return build_tokenizer()
+
+
+@pytest.fixture
+def model(tokenizer):
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        config = LlamaConfig(
+            vocab_size=len(tokenizer),
+            hidden_size=16,
+            intermediate_size=16,
+            num_hidden_layers=1,
+            num_attention_heads=2,
+            max_position_embeddings=16,
+            eos_token_id=tokenizer.eos_token_id,
+        )
+        return LlamaForCausalLM(config).eval()
+
+
+def adamw(model):
+    return torch.optim.AdamW(model.parameters(), lr=0.01)
+
+
+def move(model, optimizer):
+    ids = torch.arange(10)[None]
+    optimizer.zero_grad()
+    model(input_ids=ids, labels=ids).loss.backward()
+    optimizer.step()
+
+
+def names(folder):
+    return sorted(path.name for path in folder.iterdir())
+
+
+def test_policy_optimizer_and_step_come_back_bit_by_bit(model, tokenizer, tmp_path):
+    optimizer = adamw(model)
+    for _ in range(3):
+        move(model, optimizer)
+    optimizer.param_groups[0]["lr"] = 0.0025
+    saved = save_checkpoint(tmp_path, 12, model, tokenizer, optimizer, keep=2)
+    assert (saved.name, checkpoint_step(saved)) == ("step-000012", 12)
+
+    loaded = load_model(str(saved))
+    again = adamw(loaded.model)
+    restore_optimizer(saved, again)
+    mine, theirs = optimizer.state_dict(), again.state_dict()
+    assert mine["param_groups"] == theirs["param_groups"]
+    assert len(mine["state"]) == len(list(model.parameters()))
+    for index, state in mine["state"].items():
+        assert all(torch.equal(state[name], theirs["state"][index][name]) for name in ("step", "exp_avg", "exp_avg_sq"))
+
+    move(model, optimizer)
+    move(loaded.model, again)
+    for before, after in zip(model.parameters(), loaded.model.parameters(), strict=True):
+        assert torch.equal(before, after)
+    assert loaded.tokenizer.get_vocab() == tokenizer.get_vocab()
+
+
+def test_the_latest_are_kept(model, tokenizer, tmp_path):
+    for step in (2, 4, 6, 8):
+        save_checkpoint(tmp_path, step, model, tokenizer, adamw(model), keep=2)
+    assert names(tmp_path) == ["step-000006", "step-000008"]
+    assert checkpoints(tmp_path) == [tmp_path / "step-000006", tmp_path / "step-000008"]
+    assert latest_checkpoint(tmp_path) == tmp_path / "step-000008"
+
+
+def test_the_latest_is_so_by_number_however_many_digits(model, tokenizer, tmp_path):
+    for step in (999_999, 1_000_000):
+        save_checkpoint(tmp_path, step, model, tokenizer, adamw(model), keep=1)
+    assert checkpoint_step(latest_checkpoint(tmp_path)) == 1_000_000
+
+
+@pytest.mark.parametrize("broken", [(module, "save_policy"), (torch, "save"), (json, "dumps")])
+def test_what_was_not_written_whole_is_no_checkpoint(model, tokenizer, tmp_path, monkeypatch, broken):
+    save_checkpoint(tmp_path, 2, model, tokenizer, adamw(model), keep=1)
+
+    def full(*args, **kwargs):
+        raise OSError("no space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(*broken, full)
+        with pytest.raises(OSError, match="no space left"):
+            save_checkpoint(tmp_path, 4, model, tokenizer, adamw(model), keep=1)
+    assert checkpoints(tmp_path) == [tmp_path / "step-000002"]
+    load_model(str(latest_checkpoint(tmp_path)))
+
+    save_checkpoint(tmp_path, 4, model, tokenizer, adamw(model), keep=1)
+    assert names(tmp_path) == ["step-000004"]
+
+
+def test_what_an_interrupted_save_left_is_gone_from_the_next(model, tokenizer, tmp_path):
+    partial = tmp_path / ".step-000004.partial"
+    partial.mkdir()
+    (partial / "state.json").write_text('{"step": 4}')
+    (partial / "stale.bin").write_bytes(b"?")
+    assert checkpoints(tmp_path) == []
+    saved = save_checkpoint(tmp_path, 4, model, tokenizer, adamw(model), keep=1)
+    assert not (saved / "stale.bin").exists()
+    assert names(tmp_path) == ["step-000004"]
+
+
+def test_a_step_saved_again_is_replaced(model, tokenizer, tmp_path):
+    save_checkpoint(tmp_path, 4, model, tokenizer, adamw(model), keep=1)
+    optimizer = adamw(model)
+    move(model, optimizer)
+    saved = save_checkpoint(tmp_path, 4, model, tokenizer, optimizer, keep=1)
+    weights = load_model(str(saved)).model.state_dict()
+    assert all(torch.equal(value, weights[name]) for name, value in model.state_dict().items())
+    assert names(tmp_path) == ["step-000004"]
+
+
+def test_nothing_to_resume_from_is_said(tmp_path):
+    for folder in (tmp_path, tmp_path / "missing"):
+        with pytest.raises(UserError, match="holds no checkpoint to resume from"):
+            latest_checkpoint(folder)
+
+
+def test_a_checkpoint_runs_no_code_when_it_is_read(model, tokenizer, tmp_path):
+    saved = save_checkpoint(tmp_path, 1, model, tokenizer, adamw(model), keep=1)
+    torch.save({"state": print}, saved / "optimizer.pt")
+    with pytest.raises(pickle.UnpicklingError):
+        restore_optimizer(saved, adamw(model))
