@@ -35,7 +35,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -82,7 +82,7 @@ class Job:
 
 def main() -> None:
     arguments = parse()
-    console = Console()
+    console = Console(width=None if sys.stdout.isatty() else 120)
     with tempfile.TemporaryDirectory(prefix="train-step-") as folder:
         job = apart(prepare, arguments, folder)
         counts = {scenario: sum(len(row["completion"]) for row in job.recorded(scenario)) for scenario in RECORDED}
@@ -510,14 +510,16 @@ def gradient_table(job: Job, scenarios: Sequence[str]) -> Table:
     table = Table(title="Equal numbers: the two sides' gradients of one recorded batch", title_justify="left")
     for name in ("batch", "cosine", "relative difference"):
         table.add_column(name, justify="left" if name == "batch" else "right")
-    for scenario in scenarios:
+    # fp32 shows that the formulas are equal; two ways of adding in bf16 differ by as much as each does from fp32.
+    for bf16, scenario in itertools.product((False, True) if job.bf16 else (False,), scenarios):
         paths = [str(Path(job.folder) / f"{side}.pt") for side in SIDES]
         for side, path in zip(SIDES, paths, strict=True):
-            apart(gradients, side, scenario, job, path)
+            apart(gradients, side, scenario, replace(job, bf16=bf16), path)
         found = apart(compare, paths)
         for path in paths:
             Path(path).unlink()
-        table.add_row(scenario, f"{found['cosine']:.6f}", f"{found['difference']:.1e}")
+        precision = "bf16" if bf16 else "fp32"
+        table.add_row(f"{scenario}, {precision}", f"{found['cosine']:.6f}", f"{found['difference']:.1e}")
     return table
 
 
@@ -534,7 +536,10 @@ def result_table(
             for side in SIDES
         )
         for phase in PHASES if scenario == "step" else ("update",):
-            peaks = [f"{side['peak'] / MIB:.0f} MiB (+{(side['peak'] - side['before']) / MIB:.0f})" for side in (ours, theirs)]
+            peaks = [
+                f"{side['peak'] / MIB:.0f} MiB (+{(side['peak'] - side['before']) / MIB:.0f})"
+                for side in (ours, theirs)
+            ]
             table.add_row(
                 {"step": f"whole step: {phase}"}.get(scenario, f"update, {scenario}"),
                 str(counts[scenario]),

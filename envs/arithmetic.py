@@ -99,11 +99,11 @@ def _checked_max_operand(max_operand: int) -> int:
 
 
 def _checked_terms(terms: int | Sequence[int]) -> tuple[int, int]:
-    pair = [terms, terms] if _is_int(terms) else terms
-    if isinstance(pair, (list, tuple)) and len(pair) == 2 and all(_is_int(bound) for bound in pair):
-        fewest, most = pair
+    pair = terms if isinstance(terms, (list, tuple)) else (terms, terms)
+    if len(pair) == 2 and all(_is_int(bound) for bound in pair):
+        fewest, most = (int(bound) for bound in pair)
         if 2 <= fewest <= most <= _MOST_TERMS:
-            return int(fewest), int(most)
+            return fewest, most
     raise UserError(
         f"terms={terms!r} must be a whole number from 2 to {_MOST_TERMS}, or the pair of the fewest and the most."
     )

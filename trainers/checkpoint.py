@@ -50,7 +50,7 @@ def latest_checkpoint(folder: Path) -> Path:
     """
     found = checkpoints(folder)
     if not found:
-        raise UserError(f"{folder} holds no checkpoint to resume from; start the run afresh")
+        raise UserError(f"The folder {folder} holds no checkpoint to resume from; start the run afresh.")
     return found[-1]
 
 

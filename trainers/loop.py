@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import importlib.util
 import json
 import math
 import shutil
@@ -61,12 +62,11 @@ class Trainer:
         self.run_dir = run_dir
         self.reporter = reporter or Silent()
         self.stop_requested = False
-        self._claim_run_dir(resume)
-
         train = config.train
         episodes = train.prompts_per_step * train.group_size
         self.envs = make_vec(config.env.id, episodes, **config.env.options)
         self._warn_if_eval_tasks_are_trained_on()
+        self._claim_run_dir(resume)
 
         self.accelerator = _accelerator(config, run_dir)
         base = self._base_model()
@@ -199,7 +199,7 @@ class Trainer:
         first = f"task {failed[0].task_id}: {failed[0].verdict.detail}"
         if len(failed) == len(trajectories):
             raise UserError(
-                f"the grader failed on every completion of step {self.step + 1}, so mend it first ({first})"
+                f"The grader failed on every completion of step {self.step + 1}, so mend it first ({first})."
             )
         self.reporter.say(
             f"warning: step {self.step + 1}: the grader failed on {len(failed)} of {len(trajectories)} completions, "
@@ -221,6 +221,7 @@ class Trainer:
             sampling=self.config.sampling.sampling(settings.temperature),
             seed=derive(self.config.seed, "eval"),
             batch_size=self.config.train.generation_batch_size,
+            identity={"model": self.config.model.model_dump(mode="json"), "step": step},
             on_progress=lambda done, total: self.reporter.work(f"evaluate at step {step}", done, total),
         )
 
@@ -255,8 +256,8 @@ class Trainer:
     def _claim_run_dir(self, resume: bool) -> None:
         if not resume and (self.run_dir / "metrics.jsonl").exists():
             raise UserError(
-                f"{self.run_dir} already holds a run; go on with it by --resume {self.run_dir}, "
-                "or set run_dir to another folder"
+                f"The folder {self.run_dir} already holds a run; go on with it by --resume {self.run_dir}, "
+                "or set run_dir to another folder."
             )
         self.run_dir.mkdir(parents=True, exist_ok=True)
 
@@ -287,7 +288,9 @@ class Trainer:
 
     def _write_summary(self, results: dict[str, Evaluation]) -> None:
         summary = {name: asdict(evaluation) for name, evaluation in results.items()}
-        text = json.dumps({"steps": self.step, **summary}, indent=2)
+        # JSON has no NaN: a number that is none is written as null.
+        standard = json.loads(json.dumps({"steps": self.step, **summary}), parse_constant=lambda _: None)
+        text = json.dumps(standard, indent=2)
         (self.run_dir / "summary.json").write_text(text + "\n", encoding="utf-8")
 
 
@@ -307,6 +310,11 @@ class _NoEngine:
 
 
 def _accelerator(config: TrainConfig, run_dir: Path) -> Accelerator:
+    for tracker in config.log.trackers:
+        if importlib.util.find_spec(tracker) is None:  # accelerate would go on without it, silently
+            raise UserError(
+                f"The tracker {tracker!r} is not installed; pip install {tracker}, or take it out of log.trackers."
+            )
     # The state is one a process and refuses another precision, which a second trainer may want.
     AcceleratorState._reset_state()
     accelerator = Accelerator(
@@ -316,7 +324,7 @@ def _accelerator(config: TrainConfig, run_dir: Path) -> Accelerator:
     )
     if accelerator.num_processes > 1:
         raise UserError(
-            f"this run was started with {accelerator.num_processes} processes, which is not supported yet; start one"
+            f"This run was started with {accelerator.num_processes} processes, which is not supported yet; start one."
         )
     if config.log.trackers:
         accelerator.init_trackers(config.log.project)

@@ -44,6 +44,7 @@ def collect(
     completions = engine.generate(prompts, sampling, seeds)
     texts = [decode_completion(tokenizer, completion, eos_ids) for completion in completions]
     _, rewards, _, _, _ = envs.step(texts)
+    verdicts = [verdict for verdict in envs.verdicts if verdict is not None]
 
     return [
         Trajectory(
@@ -56,7 +57,7 @@ def collect(
             sampler_logprobs=[*[0.0] * len(prompts[row]), *completion.logprobs],
             entropies=None if completion.entropies is None else [*[0.0] * len(prompts[row]), *completion.entropies],
             rewards=[float(rewards[row])],
-            verdict=envs.verdicts[row],
+            verdict=verdicts[row],
             finish_reason=completion.finish_reason,
         )
         for row, completion in enumerate(completions)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import inspect
 from dataclasses import dataclass
+from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from transformers import DynamicCache
 from transformers.cache_utils import DynamicLayer
 
@@ -56,13 +57,13 @@ def split_rows(input_ids: Tensor, attention_mask: Tensor, loss_mask: Tensor) -> 
     )
 
 
-def predicting_states(body: nn.Module, rows: SplitRows) -> Tensor:
+def predicting_states(body: Any, rows: SplitRows) -> Tensor:
     """The hidden states that predict the tokens of each completion, (B, C, width).
 
     The completions go on from the keys and values of their prompts, as they do in generation; what flows back
     through these is the sum over the completions. Equal to a pass over whole rows, up to the order of additions.
     """
-    cache = DynamicCache(config=body.config)
+    cache: Any = DynamicCache(config=body.config)
     prompt_states = body(
         input_ids=rows.prompt_ids,
         attention_mask=rows.prompt_mask.long(),
@@ -90,7 +91,7 @@ def predicting_states(body: nn.Module, rows: SplitRows) -> Tensor:
     return torch.cat([states, completion_states], dim=1)
 
 
-def can_share_prompts(body: nn.Module) -> bool:
+def can_share_prompts(body: Any) -> bool:
     """Whether a model keeps the whole of its past as keys and values, and takes positions: most of them do."""
     if "position_ids" not in inspect.signature(body.forward).parameters:
         return False

@@ -10,7 +10,6 @@ from rlvr.trainers.engines import Sampling
 from rlvr.trainers.engines.hf import HFEngine
 from rlvr.trainers.logprobs import TokenLogprobs
 
-
 EOS, PAD = 1, 0
 
 
@@ -57,9 +56,7 @@ def test_the_log_probs_and_entropies_are_the_policys(model, temperature):
         with torch.no_grad():
             statistics = TokenLogprobs(model, temperature)(ids, torch.ones_like(ids), mask, entropies=True)
         torch.testing.assert_close(torch.tensor(completion.logprobs), statistics.logprobs[mask], atol=1e-4, rtol=1e-4)
-        torch.testing.assert_close(
-            torch.tensor(completion.entropies), statistics.entropies[mask], atol=1e-4, rtol=1e-4
-        )
+        torch.testing.assert_close(torch.tensor(completion.entropies), statistics.entropies[mask], atol=1e-4, rtol=1e-4)
 
 
 def test_tokens_come_as_often_as_the_policy_says(model):

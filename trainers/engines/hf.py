@@ -36,7 +36,7 @@ class HFEngine:
         autocast: Callable[[], contextlib.AbstractContextManager[Any]] = contextlib.nullcontext,
     ) -> None:
         self.version = 0
-        self._model = model
+        self._model: Any = model  # the stubs of transformers take `generate` for a tensor
         self._eos_ids = frozenset(eos_ids)
         self._pad_id = pad_id
         self._max_batch = max_batch
@@ -123,8 +123,8 @@ class _Sampler(LogitsProcessor):
         self._logprobs: list[Tensor] = []
         self._entropies: list[Tensor] = []
 
-    def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:  # type: ignore[override]
-        logits = scores.float()
+    def __call__(self, input_ids: torch.LongTensor, scores: torch.FloatTensor) -> torch.FloatTensor:
+        logits: Any = scores.float()
         if self._temperature > 0:
             logits = self._warpers(input_ids, logits / self._temperature if self._temperature != 1 else logits)
         # What was cut has a probability of 0 all the same, and 0 times a finite number is no NaN.
