@@ -63,23 +63,12 @@ def predicting_states(body: Any, rows: SplitRows) -> Tensor:
     The completions go on from the keys and values of their prompts, as they do in generation; what flows back
     through these is the sum over the completions. Equal to a pass over whole rows, up to the order of additions.
     """
-    cache: Any = DynamicCache(config=body.config)
-    prompt_states = body(
-        input_ids=rows.prompt_ids,
-        attention_mask=rows.prompt_mask.long(),
-        position_ids=(rows.prompt_mask.cumsum(dim=1) - 1).clamp(min=0),
-        past_key_values=cache,
-        use_cache=True,
-    ).last_hidden_state
-    # index_select, because the backward pass of advanced indexing adds in an order that differs from run to run.
+    prompt_states, cache = prompt_pass(body, rows.prompt_ids, rows.prompt_mask, rows.owner)
     states = prompt_states[:, -1:].index_select(0, rows.owner)
     # Nothing is predicted from the last token of the longest completion.
     inputs = rows.completion_ids[:, :-1]
     if inputs.shape[1] == 0:
         return states
-    for layer in cache.layers:
-        layer.keys = layer.keys.index_select(0, rows.owner)
-        layer.values = layer.values.index_select(0, rows.owner)
     mask = torch.cat([rows.prompt_mask.index_select(0, rows.owner), rows.completion_mask[:, :-1]], dim=1)
     completion_states = body(
         input_ids=inputs,
@@ -89,6 +78,33 @@ def predicting_states(body: Any, rows: SplitRows) -> Tensor:
         use_cache=True,
     ).last_hidden_state
     return torch.cat([states, completion_states], dim=1)
+
+
+def prompt_pass(body: Any, prompt_ids: Tensor, prompt_mask: Tensor, owner: Tensor) -> tuple[Tensor, Any]:
+    """One pass over U prompts, (U, P) and padded on the left, on behalf of the B rows that begin with them.
+
+    Args:
+        body: the model without its head; see `can_share_prompts`.
+        prompt_ids: token ids.
+        prompt_mask: false on padding.
+        owner: (B,) which prompt each row begins with.
+
+    Returns:
+        The hidden states of the prompts, (U, P, width), and a cache of keys and values with a copy for each row.
+    """
+    cache: Any = DynamicCache(config=body.config)
+    states = body(
+        input_ids=prompt_ids,
+        attention_mask=prompt_mask.long(),
+        position_ids=(prompt_mask.long().cumsum(dim=1) - 1).clamp(min=0),
+        past_key_values=cache,
+        use_cache=True,
+    ).last_hidden_state
+    for layer in cache.layers:
+        # index_select, because the backward pass of advanced indexing adds in an order that differs from run to run.
+        layer.keys = layer.keys.index_select(0, owner)
+        layer.values = layer.values.index_select(0, owner)
+    return states, cache
 
 
 def can_share_prompts(body: Any) -> bool:

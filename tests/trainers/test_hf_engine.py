@@ -126,3 +126,18 @@ def test_the_global_random_states_are_left_alone(model):
 def test_what_does_not_fit_the_model_is_said(model):
     with pytest.raises(UserError, match="do not fit in the model's 64 positions"):
         engine(model).generate([[10] * 50], Sampling(20), [1])
+
+
+def test_the_members_of_a_group_share_their_prompt_and_nothing_else(model, monkeypatch):
+    prompts = [PROMPTS[0]] * 3 + [PROMPTS[1]] * 2 + [PROMPTS[2]] * 2
+    seen = []
+    hook = model.model.embed_tokens.register_forward_hook(lambda module, args, output: seen.append(args[0].numel()))
+    try:
+        together = engine(model).generate(prompts, Sampling(6), range(7))
+    finally:
+        hook.remove()
+    apart = [engine(model).generate([p], Sampling(6), [s])[0] for s, p in enumerate(prompts)]
+    assert [c.ids for c in together] == [c.ids for c in apart]
+    assert together[4].logprobs == pytest.approx(apart[4].logprobs, abs=1e-4)
+    assert seen[0] == 3 * 4  # three prompts, all but the last token of each, padded to the longest
+    assert seen[1] == 7  # from there on, one token a row

@@ -13,6 +13,7 @@ from transformers import GenerationConfig, LogitsProcessor, LogitsProcessorList,
 from transformers.generation.logits_process import TopKLogitsWarper, TopPLogitsWarper
 
 from ...verifiers import UserError
+from ..shared_prompts import can_share_prompts, prompt_pass
 from .base import Completion, Sampling
 
 
@@ -37,6 +38,7 @@ class HFEngine:
     ) -> None:
         self.version = 0
         self._model: Any = model  # the stubs of transformers take `generate` for a tensor
+        self._shares_prompts = can_share_prompts(model.base_model)
         self._eos_ids = frozenset(eos_ids)
         self._pad_id = pad_id
         self._max_batch = max_batch
@@ -77,13 +79,24 @@ class HFEngine:
             ids[row, width - len(prompt) :] = torch.tensor(prompt)
             mask[row, width - len(prompt) :] = 1
         sampler = _Sampler(sampling, seeds, device)
+        ids, mask = ids.to(device), mask.to(device)
         with torch.no_grad(), self._autocast(), self._own_generation_config(sampling):
             self._model.generate(
-                input_ids=ids.to(device),
-                attention_mask=mask.to(device),
+                input_ids=ids,
+                attention_mask=mask,
+                past_key_values=self._shared_past(ids, mask),
                 logits_processor=LogitsProcessorList([sampler]),
             )
         return sampler.completions(self._eos_ids)
+
+    def _shared_past(self, ids: Tensor, mask: Tensor) -> Any:
+        """Keys and values of all but the last prompt token, computed once for the rows of a group."""
+        if not self._shares_prompts or ids.shape[1] == 1:
+            return None
+        prompts, owner = ids.masked_fill(mask == 0, -1)[:, :-1].unique(dim=0, return_inverse=True)
+        if len(prompts) == len(ids):
+            return None
+        return prompt_pass(self._model.base_model, prompts.clamp(min=0), prompts >= 0, owner)[1]
 
     @contextlib.contextmanager
     def _own_generation_config(self, sampling: Sampling) -> Iterator[None]:
