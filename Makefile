@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo demo-smollm2 test lint types wheel clean
+.PHONY: demo demo-smollm2 test test-wheel lint types wheel clean
 
 demo: $(VENV)/.train
 	$(BIN)/rlvr train configs/quickstart.yaml
@@ -19,11 +19,22 @@ lint: $(VENV)/.dev
 	$(BIN)/ruff format --check .
 
 # The type checker reads the installed package, since the packages' place on disk is mapped.
-types: $(VENV)/.dev
-	$(BIN)/pip install --quiet --no-deps --upgrade --target build/types .
-	cd build/types && ../../$(BIN)/mypy --config-file ../../pyproject.toml -p rlvr
+types: build/installed
+	cd build/installed && $(abspath $(BIN))/mypy --config-file $(CURDIR)/pyproject.toml -p rlvr
+
+# The tests of everything but the trainers, from outside the repository, on what the wheel installs.
+test-wheel: build/installed
+	cd build/installed && PYTHONPATH=. $(abspath $(BIN))/pytest -c $(CURDIR)/pyproject.toml -m "not slow" \
+		$(CURDIR)/tests/envs $(CURDIR)/tests/verifiers $(CURDIR)/tests/rlvr
+
+.PHONY: build/installed
+build/installed: $(VENV)/.dev
+	rm -rf build
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --target build/installed .
+	rm -rf build/lib build/bdist.*
 
 wheel: $(VENV)/.dev
+	rm -rf build dist
 	$(BIN)/python -m build --wheel
 
 clean:

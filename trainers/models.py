@@ -85,7 +85,8 @@ def load_model(
     if tokenizer.pad_token_id is None:
         # Any token will do, since padding is masked; the end-of-sequence tokens themselves stay as they are.
         tokenizer.pad_token = tokenizer.eos_token or tokenizer.convert_ids_to_tokens(min(eos_ids))
-    return LoadedModel(model.to(device).eval(), tokenizer, eos_ids)
+    model.to(device)  # type: ignore[arg-type]
+    return LoadedModel(model.eval(), tokenizer, eos_ids)
 
 
 def save_policy(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, folder: str | Path) -> None:
