@@ -35,6 +35,13 @@ class Columns:
     def __post_init__(self) -> None:
         if isinstance(self.info, str):
             raise UserError(f"info={self.info!r} is not a list of columns; write info=[{self.info!r}].")
+        if self.info is not None and not isinstance(self.info, Sequence):
+            raise UserError(f"info={self.info!r} is not a list of columns; pass a list of their names.")
+        joined = self.prompt if isinstance(self.prompt, list | tuple) else [self.prompt]
+        numbered = [] if self.id is None else [("id", self.id)]
+        for name, column in [*(("prompt", column) for column in joined), ("answer", self.answer), *numbered]:
+            if not isinstance(column, str) and not callable(column):
+                raise UserError(f"{column!r} names no column to read the {name} from; pass the name of one.")
 
     def task(self, row: Row, default_id: str, place: str) -> Task:
         """The task that `row` holds.

@@ -107,14 +107,18 @@ def gsm8k_reference(row: Mapping[str, Any]) -> str:
 
 
 def _path_of(split: str, path: TaskPath) -> str | Path:
-    if not isinstance(path, Mapping):
-        return path
-    if split not in path:
-        raise UserError(f"The dict path= has no split {split!r}; {did_you_mean(split, path)}")
-    return path[split]
+    if isinstance(path, Mapping):
+        if split not in path:
+            raise UserError(f"The dict path= has no split {split!r}; {did_you_mean(split, path)}")
+        path = path[split]
+    if not isinstance(path, str | Path):
+        raise UserError(f"path={path!r} is no path; pass the name of a file, or a dict of them by split.")
+    return path
 
 
 def _from_hub(name: str, split: str, config: str | None, revision: str | None, columns: dict[str, Any]) -> Tasks:
+    if not isinstance(name, str):
+        raise UserError(f"hub={name!r} is no data set's name; pass one such as 'openai/gsm8k'.")
     hub_split = "test" if split == "eval" else split
     return Tasks.from_hub(name, config=config, split=hub_split, revision=revision, **columns)
 

@@ -27,7 +27,7 @@ class Task:
         info: further fields for the verifiers, also hidden; each is passed to them under its own name.
 
     Raises:
-        UserError: if id or prompt is not a `str`, or a key of `info` is one of `RESERVED_FIELDS`.
+        UserError: if id or prompt is not a `str`, or `info` is no mapping or has a key of `RESERVED_FIELDS`.
     """
 
     id: str
@@ -43,6 +43,8 @@ class Task:
                 f"The prompt of task {self.id!r} is a str, but {reprlib.repr(self.prompt)} is a "
                 f"{type(self.prompt).__name__}; name a column of text as the prompt."
             )
+        if not isinstance(self.info, Mapping):
+            raise UserError(f"The info of task {self.id!r} is {reprlib.repr(self.info)}; pass a dict.")
         for name in RESERVED_FIELDS:
             if name in self.info:
                 raise UserError(

@@ -18,11 +18,11 @@ from rich.table import Table
 from rich.text import Text
 
 from .config import find_recipe, import_extensions, load_config, parse_value, save_config
-from .envs import registered
+from .envs import make_vec, registered
 from .envs.registry import REQUIRED
 from .extras import needs_extra
 from .trainers.passk import pass_at_k
-from .verifiers import UserError, Verdict, verify
+from .verifiers import UserError, Verdict, get_verifier, verify
 from .verifiers.nearest import did_you_mean
 
 if TYPE_CHECKING:
@@ -116,7 +116,9 @@ def eval(
     ks = _numbers(k)
     for value in ks:
         pass_at_k(n, 0, value)
-    options = _key_values(option or [])
+    options = {"split": "eval", **_key_values(option or [])}
+    # A mistake in these is told before a model is loaded, which may take minutes.
+    make_vec(env, 1, **options)
     with needs_extra("train"):
         from .trainers.engines import Sampling
         from .trainers.engines.hf import HFEngine
@@ -184,8 +186,13 @@ def verify_command(
 ) -> None:
     """Score one completion and show the verdict."""
     import_extensions(imports or [])
+    options = _key_values(option or [])
+    known = get_verifier(name).option_names()
+    for key in options:
+        if known is not None and key not in known:
+            raise UserError(f"Verifier {name!r} has no argument {key!r}; {did_you_mean(key, known)}")
     fields: dict[str, Any] = {
-        **_key_values(option or []),
+        **options,
         "completion": sys.stdin.buffer.read().decode("utf-8", "replace") if completion == "-" else completion,
     }
     if answer is not None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from ..envs import make_vec
+from ..envs import TextVectorEnv, make_vec
 from ..verifiers import UserError
 from .engines import Engine, Sampling
 from .passk import interval, majority, pass_at_k
@@ -122,8 +122,8 @@ def evaluate(
     for k in ks:
         pass_at_k(n, 0, k)
     options = {"split": "eval", **(options or {})}
-    available = len(make_vec(env, 1, **options).tasks)
-    count = available if tasks is None else min(tasks, available)
+    posed = make_vec(env, 1, **options)
+    count = len(posed.tasks) if tasks is None else min(tasks, len(posed.tasks))
     about = {
         "env": env,
         "options": options,
@@ -138,7 +138,8 @@ def evaluate(
         for chunk in _chunks(count, n, batch_size):
             if not all(key in rows for key in chunk):
                 seeds = [derive(seed, "eval", env, task, sample) for task, sample in chunk]
-                envs = make_vec(env, len(chunk), **options)
+                # Made of the parts of the first: the tasks are read (from the hub, perhaps) once.
+                envs = TextVectorEnv(len(chunk), posed.tasks, posed.rubric, posed.system, posed.think)
                 chosen = [task for task, _ in chunk]
                 trajectories = collect(envs, engine, tokenizer, eos_ids, chosen, 1, sampling, seeds)
                 for key, trajectory in zip(chunk, trajectories, strict=True):

@@ -90,7 +90,8 @@ class Verifier(Generic[P, R]):
             return as_verdict(call(**fields))
         except UserError:
             raise
-        except Exception as error:
+        # SystemExit too: a checker written as a script must not end a run of hours by calling sys.exit.
+        except (Exception, SystemExit) as error:
             message = f"{type(error).__name__}: {error}"[:_LONGEST_MESSAGE]
             return failure(f"verifier {self.name!r} failed with {message}")
 

@@ -121,6 +121,15 @@ def test_one_path_serves_whatever_split_and_a_dict_tells_them_apart(tmp_path):
     assert "'eval'" in refusal("rlvr/Math-v0", path=both, split="evall")
 
 
+@pytest.mark.parametrize("path", [5, ["a.jsonl"], {"train": None}])
+def test_what_is_no_path_is_one_sentence(path):
+    assert "is no path" in refusal("rlvr/GSM8K-v0", path=path)
+
+
+def test_what_is_no_hub_name_is_one_sentence():
+    assert "hub=5" in refusal("rlvr/GSM8K-v0", hub=5)
+
+
 def test_a_wrong_column_names_those_there_are(tmp_path):
     message = refusal("rlvr/Math-v0", path=write(tmp_path / "m.jsonl", {"Problem": "?", "answer": 1}))
     assert "'problem'" in message

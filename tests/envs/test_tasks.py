@@ -132,6 +132,22 @@ def test_a_column_missing_inside_a_function_is_named_too():
     assert "did you mean 'result'?" in message
 
 
+@pytest.mark.parametrize(("key", "value"), [("prompt", 5), ("prompt", ["question", None]), ("answer", None), ("id", 5)])
+def test_what_names_no_column_is_one_sentence(key, value):
+    columns = {"prompt": "question", "answer": "result", key: value}
+    assert f"names no column to read the {key} from" in sentence(lambda: Tasks.from_list(ROWS, **columns))
+
+
+def test_what_lists_no_columns_for_info_is_one_sentence():
+    message = sentence(lambda: Tasks.from_list(ROWS, prompt="question", answer="result", info=5))
+    assert "info=5 is not a list of columns" in message
+
+
+@pytest.mark.parametrize("info", [None, ["level"], "level"])
+def test_the_info_of_a_task_is_a_mapping(info):
+    assert "info of task 't/1'" in sentence(lambda: Task("t/1", "1 + 1?", 2, info))
+
+
 def test_a_column_listed_for_info_must_exist():
     message = sentence(lambda: Tasks.from_list(ROWS, prompt="question", answer="result", info=["lvl"]))
     assert "'lvl'" in message

@@ -130,6 +130,7 @@ def test_what_a_model_wrote_reaches_the_terminal_as_text_only(tmp_path, extensio
         (("rlvr/number-v1", "--completion", "3", "-o", "answer"), "'answer' is no option; write key=value."),
         (("rlvr/number-v1", "--completion", "3", "-o", "answer=[3"), "not valid YAML"),
         (("rlvr/number-v1", "--completion", "3", "-o", "answer=3", "-o", "fallback=guess"), "fallback 'guess'"),
+        (("rlvr/number-v1", "--completion", "3", "-o", "fallbck=whole"), "'fallbck'; did you mean 'fallback'?"),
     ],
 )
 def test_a_wrong_question_to_verify_is_one_sentence(tmp_path, arguments, words):
@@ -173,6 +174,8 @@ def test_a_mistake_in_a_run_is_one_sentence(tmp_path, recipe, arguments, words):
         (("-k", "many"), "-k 'many' is no list of numbers"),
         (("-o", "level"), "'level' is no option"),
         (("--import", "no_such_module"), "no module 'no_such_module'"),
+        (("-o", "levl=1"), "no option 'levl'; did you mean 'level'?"),
+        (("-o", "split=evl"), "no split 'evl'; did you mean 'eval'?"),
         ((), "no folder './nowhere'"),
     ],
 )

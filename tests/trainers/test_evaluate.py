@@ -109,6 +109,23 @@ def test_the_numbers_by_hand(tokenizer, tmp_path):
     assert (evaluation.pass_at[1].low, evaluation.pass_at[1].high) == interval([0.5, 0.25, 0.0])
 
 
+def test_the_tasks_are_read_once_however_many_batches_there_are(tokenizer, tmp_path):
+    read = []
+
+    def tasks(split="eval") -> rlvr.Tasks:
+        read.append(split)
+        return rlvr.Tasks.from_list([Task(prompt[0], prompt, answer) for prompt, answer in ANSWERS.items()])
+
+    env = "test-evaluate/Read-v0"
+    rlvr.register(env, tasks=tasks, rubric="rlvr/number-v1")
+    try:
+        run(Counting(tokenizer, env), tokenizer, tmp_path / "rows.jsonl", env)
+    finally:
+        gymnasium.registry.pop(env)
+        rlvr.envs.registry._registrations.pop(env)
+    assert read == ["eval"]
+
+
 def test_metrics_are_flat_and_named_after_the_environment(tokenizer, tmp_path):
     metrics = run(Counting(tokenizer), tokenizer, tmp_path / "rows.jsonl").metrics()
     names = ("pass@1", "pass@2", "pass@4", "avg@4", "maj@4", "mean_length")

@@ -53,7 +53,7 @@ def test_the_decorated_function_is_still_called_as_before():
 
 
 @pytest.mark.parametrize(
-    "error", [ValueError("bad thing"), RecursionError("too deep"), MemoryError("full"), AssertionError()]
+    "error", [ValueError("bad thing"), RecursionError("too deep"), MemoryError("full"), AssertionError(), SystemExit(3)]
 )
 def test_an_exception_is_the_graders_failure(error):
     def function(completion):
