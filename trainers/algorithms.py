@@ -20,7 +20,7 @@ ALGORITHMS: dict[str, dict[str, Any]] = {
 class Algorithm(BaseModel):
     """One row of the table, with the cells that the configuration overrode."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     name: str = "grpo"
     advantage: Literal["group_mean_std", "group_mean"]

@@ -259,7 +259,12 @@ class Trainer:
                 f"The folder {self.run_dir} already holds a run; go on with it by --resume {self.run_dir}, "
                 "or set run_dir to another folder."
             )
-        self.run_dir.mkdir(parents=True, exist_ok=True)
+        try:
+            self.run_dir.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise UserError(
+                f"The folder {self.run_dir} cannot be made ({error.strerror}); set run_dir to another."
+            ) from None
 
     def _forget_after(self, step: int) -> None:
         """Remove what a run wrote after the checkpoint that it is resumed from."""

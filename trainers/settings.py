@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -10,11 +10,13 @@ from .algorithms import Algorithm
 from .engines.base import Sampling
 from .warmstart import WarmStart
 
+Beta = Annotated[float, Field(ge=0, lt=1)]
+
 
 class Section(BaseModel):
     """A part of the configuration."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
 class ModelSettings(Section):
@@ -67,7 +69,7 @@ class TrainSettings(Section):
     learning_rate: float = Field(1e-6, gt=0)
     warmup_steps: int = Field(0, ge=0, description="steps over which the learning rate rises from 0, linearly")
     weight_decay: float = Field(0.0, ge=0)
-    adam_betas: tuple[float, float] = (0.9, 0.999)
+    adam_betas: tuple[Beta, Beta] = (0.9, 0.999)
     max_grad_norm: float = Field(1.0, gt=0)
     precision: Literal["fp32", "bf16"] = Field("fp32", description="bf16 is autocast over the weights' own dtype")
 

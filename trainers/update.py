@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -10,6 +11,7 @@ import torch
 from accelerate import Accelerator
 from torch import Tensor
 
+from ..verifiers import UserError
 from .algorithms import Algorithm
 from .kl import k3
 from .logprobs import TokenLogprobs
@@ -122,8 +124,13 @@ class Updater:
                 self.optimizer.zero_grad(set_to_none=True)
                 if not self.accumulate(batch, advantages, frozen, rows, tally):
                     continue  # no row has a gradient: momentum alone is no reason to move
-                norm = self.accelerator.clip_grad_norm_(self.policy.parameters(), self.settings.max_grad_norm)
-                tally.grad_norms.append(float(norm))
+                norm = float(self.accelerator.clip_grad_norm_(self.policy.parameters(), self.settings.max_grad_norm))
+                if not math.isfinite(norm):
+                    raise UserError(
+                        f"The gradient of step {step + 1} has norm {norm}, which would ruin the weights; lower "
+                        "train.learning_rate, or go on from a checkpoint with train.precision=fp32."
+                    )
+                tally.grad_norms.append(norm)
                 self.optimizer.step()
         return {"learning_rate": learning_rate, **tally.metrics()}
 

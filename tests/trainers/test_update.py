@@ -9,7 +9,7 @@ from accelerate import Accelerator
 from torch.nn.functional import pad
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from rlvr import Verdict
+from rlvr import UserError, Verdict
 from rlvr.trainers.advantages import group_advantages
 from rlvr.trainers.algorithms import Algorithm
 from rlvr.trainers.logprobs import TokenLogprobs
@@ -488,6 +488,17 @@ def test_a_long_gradient_is_cut_to_its_norm(updater):
     before = weights(model)
     assert made.step(batch, advantages, 0)["grad_norm"] == pytest.approx(norm, rel=1e-4)
     assert (weights(model) - before).norm().item() == pytest.approx(0.05, rel=1e-3)
+
+
+def test_a_gradient_that_is_not_finite_is_refused_before_it_ruins_the_weights(updater):
+    row, model, batch = algorithm(), random_llama(), batch_of(rollout())
+    made = updater(model, row)
+    with torch.no_grad():
+        model.lm_head.weight[3, 2] = float("inf")
+    before = weights(model)
+    with pytest.raises(UserError, match=r"The gradient of step 8 has norm nan.*lower train\.learning_rate"):
+        made.step(batch, advantages_of(batch, row), step=7)
+    assert torch.equal(before, weights(model))
 
 
 def test_minibatches_are_the_seeds_and_random_states_are_left_alone(updater):
