@@ -60,5 +60,5 @@ def checkpoint_step(checkpoint: Path) -> int:
 
 
 def restore_optimizer(checkpoint: Path, optimizer: torch.optim.Optimizer) -> None:
-    """Load the optimizer's state in place."""
-    optimizer.load_state_dict(torch.load(checkpoint / _OPTIMIZER, weights_only=True))
+    """Load the optimizer's state in place, onto the device of its weights, wherever it was saved."""
+    optimizer.load_state_dict(torch.load(checkpoint / _OPTIMIZER, map_location="cpu", weights_only=True))

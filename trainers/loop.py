@@ -17,6 +17,7 @@ from typing import Any
 import torch
 from accelerate import Accelerator
 from accelerate.state import AcceleratorState
+from accelerate.utils import GradientAccumulationPlugin
 
 from ..envs import make_vec
 from ..verifiers import UserError
@@ -73,6 +74,11 @@ class Trainer:
         checkpoint = latest_checkpoint(run_dir / "checkpoints") if resume else None
         self.step = 0 if checkpoint is None else checkpoint_step(checkpoint)
         loaded = self._load(base if checkpoint is None else config.model.model_copy(update={"name": str(checkpoint)}))
+        if config.model.dtype == "bfloat16":
+            self.reporter.say(
+                "warning: weights in bfloat16 lose updates smaller than a 500th of them, so most stay as they are at "
+                "a small learning rate; for bf16 training set model.dtype: float32 and train.precision: bf16"
+            )
         self.tokenizer, self.eos_ids = loaded.tokenizer, loaded.eos_ids
         self.policy = TokenLogprobs(loaded.model, config.sampling.temperature)
         self.optimizer = torch.optim.AdamW(
@@ -154,7 +160,7 @@ class Trainer:
             write_samples(self.run_dir / "samples" / f"step-{self.step:06d}.txt", trajectories, log.samples)
         finished = time.perf_counter()
         return metrics | {
-            "num_tokens": float(sum(trajectory.length for trajectory in trajectories)),
+            "completions/num_tokens": float(sum(trajectory.length for trajectory in trajectories)),
             "time/rollout": collected - started,
             "time/update": finished - collected,
             "step_time": finished - started,
@@ -324,6 +330,8 @@ def _accelerator(config: TrainConfig, run_dir: Path) -> Accelerator:
     AcceleratorState._reset_state()
     accelerator = Accelerator(
         mixed_precision={"fp32": "no", "bf16": "bf16"}[config.train.precision],
+        # Else ACCELERATE_GRADIENT_ACCUMULATION_STEPS, which `accelerate launch` sets, would divide every loss.
+        gradient_accumulation_plugin=GradientAccumulationPlugin(num_steps=1),
         log_with=list(config.log.trackers) or None,
         project_dir=run_dir,
     )

@@ -83,6 +83,9 @@ def load_model(
     eos_ids = _eos_ids(model, tokenizer)
     if not eos_ids:
         raise UserError(f"The model {name!r} names no end-of-sequence token; set eos_token_id in its config.json.")
+    if model.generation_config is not None:
+        # Saved with the policy, so that whatever else generates with it stops where it was trained to.
+        model.generation_config.eos_token_id = sorted(eos_ids)
     if tokenizer.pad_token_id is None:
         # Any token will do, since padding is masked; the end-of-sequence tokens themselves stay as they are.
         tokenizer.pad_token = tokenizer.eos_token or tokenizer.convert_ids_to_tokens(min(eos_ids))
@@ -99,10 +102,29 @@ def fingerprint(model: PreTrainedModel) -> str:
 
 
 def save_policy(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, folder: str | Path) -> None:
-    """Save a model and its tokenizer in Hugging Face format, from where `load_model` reads them."""
+    """Save a model and its tokenizer in Hugging Face format, from where `load_model` reads them.
+
+    A generation config that transformers reads but refuses to write (a temperature without `do_sample`, say, which
+    older checkpoints have) is reduced to its special tokens.
+    """
+    _make_generation_config_writable(model)
     with _quiet():
         model.save_pretrained(folder)
         tokenizer.save_pretrained(folder)
+
+
+def _make_generation_config_writable(model: PreTrainedModel) -> None:
+    from transformers import GenerationConfig
+
+    config = model.generation_config
+    if config is None:
+        return
+    try:
+        config.validate(strict=True)
+    except ValueError:
+        model.generation_config = GenerationConfig(
+            bos_token_id=config.bos_token_id, eos_token_id=config.eos_token_id, pad_token_id=config.pad_token_id
+        )
 
 
 def _best_device() -> torch.device:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import Any
+from typing import Any, cast
+
+from jinja2 import TemplateError
 
 from ..envs import TextVectorEnv
+from ..verifiers import UserError, Verdict
 from .engines import Completion, Engine, Sampling
 from .trajectory import Trajectory
 
@@ -44,7 +47,7 @@ def collect(
     completions = engine.generate(prompts, sampling, seeds)
     texts = [decode_completion(tokenizer, completion, eos_ids) for completion in completions]
     _, rewards, _, _, _ = envs.step(texts)
-    verdicts = [verdict for verdict in envs.verdicts if verdict is not None]
+    verdicts = cast(list[Verdict], envs.verdicts)  # a step leaves none of them out
 
     return [
         Trajectory(
@@ -66,7 +69,14 @@ def collect(
 
 def encode_prompt(tokenizer: Any, messages: list[dict[str, str]]) -> list[int]:
     """Token ids of a chat, up to where the model is to speak."""
-    return list(tokenizer.apply_chat_template(messages, add_generation_prompt=True, return_dict=False))
+    try:
+        return list(tokenizer.apply_chat_template(messages, add_generation_prompt=True, return_dict=False))
+    except TemplateError as error:
+        roles = " and ".join(message["role"] for message in messages)
+        raise UserError(
+            f"The chat template refuses a conversation of {roles} ({error}); set the environment's option system to "
+            "null, or model.chat_template to a template that takes it."
+        ) from None
 
 
 def decode_completion(tokenizer: Any, completion: Completion, eos_ids: Collection[int]) -> str:

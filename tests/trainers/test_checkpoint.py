@@ -1,5 +1,6 @@
 import json
 import pickle
+import zipfile
 
 import pytest
 import torch
@@ -135,6 +136,23 @@ def test_nothing_to_resume_from_is_said(tmp_path):
     for folder in (tmp_path, tmp_path / "missing"):
         with pytest.raises(UserError, match="holds no checkpoint to resume from"):
             latest_checkpoint(folder)
+
+
+def test_an_optimizer_that_was_saved_on_a_gpu_is_restored_without_one(model, tokenizer, tmp_path):
+    optimizer = adamw(model)
+    move(model, optimizer)
+    saved = save_checkpoint(tmp_path, 1, model, tokenizer, optimizer, keep=1)
+    file = saved / "optimizer.pt"
+    with zipfile.ZipFile(file) as archive:
+        parts = {name: archive.read(name) for name in archive.namelist()}
+    with zipfile.ZipFile(file, "w") as archive:
+        for name, content in parts.items():
+            # In the pickle, a string is X, its length in four bytes and itself; here it is a device.
+            archive.writestr(name, content.replace(b"X\x03\0\0\0cpu", b"X\x06\0\0\0cuda:0"))
+    again = adamw(model)
+    restore_optimizer(saved, again)
+    mine, theirs = optimizer.state_dict()["state"], again.state_dict()["state"]
+    assert all(torch.equal(mine[index]["exp_avg"], theirs[index]["exp_avg"]) for index in mine)
 
 
 def test_a_checkpoint_runs_no_code_when_it_is_read(model, tokenizer, tmp_path):

@@ -8,6 +8,7 @@ import torch
 
 import rlvr
 from rlvr import UserError, Verdict
+from rlvr.trainers.advantages import group_advantages
 from rlvr.trainers.loop import Trainer
 from rlvr.trainers.models import load_model
 from rlvr.trainers.progress import Silent
@@ -145,6 +146,11 @@ def test_a_run_directory_holds_what_it_should(whole, cache):
     assert summary["after"]["avg"]["value"] == results["after"].avg.value
     assert summary["before"]["mean_length"] == results["before"].mean_length
     assert not (cache / "checkpoints").exists()
+
+
+def test_the_tokens_of_a_step_are_counted(whole):
+    for row in metrics_of(whole[0]):
+        assert row["completions/num_tokens"] == pytest.approx(8 * row["completions/mean_length"])
 
 
 def test_training_moved_the_policy_and_the_final_one_loads(whole, cache):
@@ -338,6 +344,77 @@ def test_all_tasks_come_once_an_epoch(graded, tmp_path):
     for _ in range(5):
         trainer.train_step()
     assert sorted(seen[:5]) == sorted(seen[5:]) == [task["prompt"] for task in TRAINED]
+
+
+def test_policy_and_reference_are_measured_at_the_temperature_of_the_sampler(graded, tmp_path):
+    config = configuration(
+        graded, sampling={"max_tokens": 6, "temperature": 0.5}, algorithm={"name": "grpo", "kl_coef": 0.1}
+    )
+    metrics = Trainer(config, tmp_path).train_step()
+    assert metrics["sampling/sampling_logp_difference/max"] < 1e-4
+    assert metrics["kl"] == pytest.approx(0.0, abs=1e-9)
+
+
+@pytest.mark.parametrize(("precision", "dtype"), [("bf16", torch.bfloat16), ("fp32", torch.float32)])
+def test_the_precision_is_that_of_every_pass(graded, tmp_path, precision, dtype):
+    trainer = Trainer(configuration(graded, train={"precision": precision, "epochs": 2}), tmp_path)
+    seen = {"rollout": set(), "old": set(), "loss": set()}
+
+    def note(module, args, output):
+        phase = "rollout" if not started else "loss" if torch.is_grad_enabled() else "old"
+        seen[phase].add(output.dtype)
+
+    started, freeze = [], trainer.updater.freeze
+    trainer.updater.freeze = lambda *args: started.append(True) or freeze(*args)
+    trainer.policy.model.lm_head.register_forward_hook(note)
+    trainer.train_step()
+    assert seen == {phase: {dtype} for phase in ("rollout", "old", "loss")}
+    assert {parameter.dtype for parameter in trainer.policy.parameters()} == {torch.float32}
+
+
+def test_a_task_that_comes_again_is_sampled_anew(tmp_path):
+    """With weights that hardly move, so that only the seeds can make the difference."""
+    env = register(finely, {"train": TRAINED[:1], "eval": HELD_OUT})
+    trainer = Trainer(configuration(env, train={"learning_rate": 1e-12}), tmp_path)
+    written = []
+    for _ in range(2):
+        written.append([trajectory.completion for trajectory in trainer._rollout()])
+        trainer.step += 1
+        trainer.engine.sync(trainer.policy, trainer.step)
+    assert len(set(written[0])) == len(written[0])
+    assert not set(written[0]) & set(written[1])
+
+
+@pytest.mark.parametrize("cells", [{"name": "dr_grpo"}, {"name": "grpo", "std_ddof": 0, "std_eps": 0.5}])
+def test_the_update_is_that_of_the_configured_algorithm(graded, tmp_path, cells):
+    trainer = Trainer(configuration(graded, algorithm=cells), tmp_path)
+    given, step = [], trainer.updater.step
+    trainer.updater.step = lambda *args: given.append(args) or step(*args)
+    trainer.train_step()
+    batch, advantages, _ = given[0]
+    row = trainer.config.algorithm
+    expected = group_advantages(batch.rewards, batch.groups, row.advantage, row.std_ddof, row.std_eps)
+    assert torch.equal(advantages, expected)
+    assert not torch.equal(advantages, group_advantages(batch.rewards, batch.groups, "group_mean_std"))
+    assert trainer.updater.algorithm == row
+    assert trainer.updater.max_tokens == 6
+
+
+def test_gradients_are_not_divided_by_what_accelerate_finds_in_the_environment(graded, tmp_path, monkeypatch):
+    config, norms = configuration(graded), []
+    for steps in ("1", "4"):
+        monkeypatch.setenv("ACCELERATE_GRADIENT_ACCUMULATION_STEPS", steps)
+        norms.append(Trainer(config, tmp_path / steps).train_step()["grad_norm"])
+    assert norms[0] == norms[1] > 0
+
+
+@pytest.mark.parametrize(("dtype", "warns"), [("bfloat16", True), ("float32", False)])
+def test_weights_too_coarse_to_move_are_spoken_of(graded, tmp_path, dtype, warns):
+    config = configuration(graded)
+    model = config.model.model_copy(update={"dtype": dtype})
+    reporter = Listening()
+    Trainer(config.model_copy(update={"model": model}), tmp_path, reporter)
+    assert [line.startswith("warning: weights in bfloat16") for line in reporter.said] == [True] * warns
 
 
 def test_the_random_states_are_left_alone(graded, tmp_path):

@@ -58,11 +58,36 @@ def test_every_end_of_sequence_id_counts(folder):
     assert load_model(str(folder)).eos_ids == {1, 7, 8, 9}
 
 
+@pytest.mark.parametrize("unfit", [{"temperature": 0.6}, {"top_p": 0.9, "do_sample": False}])
+def test_a_generation_config_that_can_be_read_but_not_written_does_not_lose_the_policy(folder, tmp_path, unfit):
+    edit(folder / "generation_config.json", eos_token_id=[1, 7], **unfit)
+    loaded = load_model(str(folder))
+    save_policy(loaded.model, loaded.tokenizer, tmp_path / "saved")
+    assert load_model(str(tmp_path / "saved")).eos_ids == {1, 7}
+
+
+def test_a_generation_config_that_fits_is_saved_as_it_is(folder, tmp_path):
+    edit(folder / "generation_config.json", temperature=0.6, do_sample=True)
+    loaded = load_model(str(folder))
+    save_policy(loaded.model, loaded.tokenizer, tmp_path / "saved")
+    assert load_model(str(tmp_path / "saved")).model.generation_config.temperature == 0.6
+
+
 def test_the_token_that_ends_a_turn_of_the_chat_template_counts(folder):
     template = (folder / "chat_template.jinja").read_text()
     (folder / "chat_template.jinja").write_text(template.replace("{{ eos_token }}", "<|system|>"))
     loaded = load_model(str(folder))
     assert loaded.eos_ids == {1, loaded.tokenizer.convert_tokens_to_ids("<|system|>")}
+
+
+def test_a_saved_policy_tells_others_where_its_turns_end(folder, tmp_path):
+    template = (folder / "chat_template.jinja").read_text()
+    (folder / "chat_template.jinja").write_text(template.replace("{{ eos_token }}", "<|system|>"))
+    loaded = load_model(str(folder))
+    save_policy(loaded.model, loaded.tokenizer, tmp_path / "saved")
+    saved = json.loads((tmp_path / "saved" / "generation_config.json").read_text())
+    assert saved["eos_token_id"] == sorted(loaded.eos_ids)
+    assert len(loaded.eos_ids) == 2
 
 
 def test_a_template_that_ends_turns_with_ordinary_text_adds_nothing(folder):

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from rlvr import Rubric, Task, Tasks, TextVectorEnv, metric, score
+from rlvr import Rubric, Task, Tasks, TextVectorEnv, UserError, metric, score
 from rlvr.trainers.engines import Completion, Sampling
 from rlvr.trainers.engines.scripted import ScriptedEngine
 from rlvr.trainers.rollout import collect, decode_completion, encode_prompt
@@ -204,3 +204,10 @@ def test_a_grader_that_fails_gives_no_reward_and_no_zero(tokenizer):
     assert math.isnan(trajectory.reward)
     assert trajectory.verdict.status == "error"
     assert "no disk" in trajectory.verdict.detail
+
+
+def test_a_template_that_refuses_the_system_prompt_is_said_in_one_sentence():
+    tokenizer = build_tokenizer()
+    tokenizer.chat_template = "{% if messages[0]['role'] == 'system' %}{{ raise_exception('no system') }}{% endif %}"
+    with pytest.raises(UserError, match=r"refuses a conversation of system and user \(no system\); set .* system"):
+        encode_prompt(tokenizer, [{"role": "system", "content": "Think."}, {"role": "user", "content": "1+1="}])
