@@ -70,10 +70,11 @@ class Trainer:
         self._claim_run_dir(resume)
 
         self.accelerator = _accelerator(config, run_dir)
-        base = self._base_model()
         checkpoint = latest_checkpoint(run_dir / "checkpoints") if resume else None
         self.step = 0 if checkpoint is None else checkpoint_step(checkpoint)
-        loaded = self._load(base if checkpoint is None else config.model.model_copy(update={"name": str(checkpoint)}))
+        loaded = self._load(
+            self._base_model() if checkpoint is None else config.model.model_copy(update={"name": str(checkpoint)})
+        )
         if config.model.dtype == "bfloat16":
             self.reporter.say(
                 "warning: weights in bfloat16 lose updates smaller than a 500th of them, so most stay as they are at "
@@ -93,7 +94,7 @@ class Trainer:
         self.updater = Updater(
             self.accelerator,
             self.policy,
-            self._reference(base, loaded, checkpoint),
+            self._reference(loaded, checkpoint),
             self.optimizer,
             config.algorithm,
             train,
@@ -253,10 +254,10 @@ class Trainer:
             chat_template=settings.chat_template,
         )
 
-    def _reference(self, base: ModelSettings, loaded: LoadedModel, checkpoint: Path | None) -> TokenLogprobs | None:
+    def _reference(self, loaded: LoadedModel, checkpoint: Path | None) -> TokenLogprobs | None:
         if not self.config.algorithm.needs_reference:
             return None
-        model = copy.deepcopy(loaded.model) if checkpoint is None else self._load(base).model
+        model = copy.deepcopy(loaded.model) if checkpoint is None else self._load(self._base_model()).model
         return TokenLogprobs(model.requires_grad_(False), self.config.sampling.temperature)
 
     def _claim_run_dir(self, resume: bool) -> None:

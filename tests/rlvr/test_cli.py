@@ -159,7 +159,7 @@ def test_a_wrong_use_of_the_command_line_exits_with_2(tmp_path, arguments):
         (("tiny.yaml", "env.options.levl=1"), "no option 'levl'; did you mean 'level'?"),
         (("tiny.yaml", "model={name: './no[/x]where'}"), "no folder './no[/x]where'"),
         (("--resume", "nowhere"), "no run to resume in 'nowhere'"),
-        (("tiny.yaml", "run_dir=tiny.yaml"), "'tiny.yaml' cannot be used"),
+        (("tiny.yaml", "run_dir=tiny.yaml"), "folder tiny.yaml cannot be made"),
     ],
 )
 def test_a_mistake_in_a_run_is_one_sentence(tmp_path, recipe, arguments, words):
