@@ -4,7 +4,6 @@ import zipfile
 
 import pytest
 import torch
-from transformers import LlamaConfig, LlamaForCausalLM
 
 from rlvr import UserError
 from rlvr.trainers import checkpoint as module
@@ -25,19 +24,8 @@ def tokenizer():
 
 
 @pytest.fixture
-def model(tokenizer):
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
-        config = LlamaConfig(
-            vocab_size=len(tokenizer),
-            hidden_size=16,
-            intermediate_size=16,
-            num_hidden_layers=1,
-            num_attention_heads=2,
-            max_position_embeddings=16,
-            eos_token_id=tokenizer.eos_token_id,
-        )
-        return LlamaForCausalLM(config).eval()
+def model(tokenizer, random_llama):
+    return random_llama(vocab_size=len(tokenizer), eos_token_id=tokenizer.eos_token_id)
 
 
 def adamw(model):

@@ -3,7 +3,6 @@ import random
 import numpy as np
 import pytest
 import torch
-from transformers import LlamaConfig, LlamaForCausalLM
 
 from rlvr import UserError
 from rlvr.trainers.engines import Sampling
@@ -14,19 +13,8 @@ EOS, PAD = 1, 0
 
 
 @pytest.fixture(scope="module")
-def model():
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
-        config = LlamaConfig(
-            vocab_size=60,
-            hidden_size=32,
-            intermediate_size=48,
-            num_hidden_layers=2,
-            num_attention_heads=2,
-            max_position_embeddings=64,
-            initializer_range=0.3,
-        )
-        return LlamaForCausalLM(config).eval()
+def model(random_llama):
+    return random_llama(vocab_size=60)
 
 
 def engine(model, eos_ids=(EOS,), **options):

@@ -1,25 +1,10 @@
 import pytest
 import torch
-from transformers import Gemma2Config, Gemma2ForCausalLM, LlamaConfig, LlamaForCausalLM
+from transformers import Gemma2Config, Gemma2ForCausalLM
 
 from rlvr import UserError
 from rlvr.trainers import logprobs as module
 from rlvr.trainers.logprobs import TokenLogprobs
-
-
-def random_llama(seed=0):
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        config = LlamaConfig(
-            vocab_size=50,
-            hidden_size=32,
-            intermediate_size=48,
-            num_hidden_layers=2,
-            num_attention_heads=2,
-            max_position_embeddings=64,
-            initializer_range=0.3,
-        )
-        return LlamaForCausalLM(config).eval()
 
 
 @pytest.fixture
@@ -42,7 +27,7 @@ def plainly(model, input_ids, attention_mask, temperature):
 
 @pytest.mark.parametrize("temperature", [1.0, 0.7])
 @pytest.mark.parametrize("chunk_floats", [50, 150, 2**24])
-def test_equal_to_the_definition_with_gradient(batch, temperature, chunk_floats, monkeypatch):
+def test_equal_to_the_definition_with_gradient(batch, temperature, chunk_floats, monkeypatch, random_llama):
     monkeypatch.setattr(module, "_CHUNK_FLOATS", chunk_floats)
     input_ids, attention_mask, loss_mask = batch
     model, reference = random_llama(), random_llama()
@@ -60,7 +45,7 @@ def test_equal_to_the_definition_with_gradient(batch, temperature, chunk_floats,
         torch.testing.assert_close(mine.grad, theirs.grad, atol=1e-5, rtol=1e-4)
 
 
-def test_the_vocabulary_is_never_projected_for_more_than_a_chunk(batch, monkeypatch):
+def test_the_vocabulary_is_never_projected_for_more_than_a_chunk(batch, monkeypatch, random_llama):
     monkeypatch.setattr(module, "_CHUNK_FLOATS", 150)
     model = random_llama()
     seen = []
@@ -87,7 +72,7 @@ def test_a_model_that_bends_its_logits_is_refused():
         TokenLogprobs(Gemma2ForCausalLM(config).eval())
 
 
-def test_the_random_state_is_left_alone(batch):
+def test_the_random_state_is_left_alone(batch, random_llama):
     policy = TokenLogprobs(random_llama())
     before = torch.random.get_rng_state()
     policy(*batch).logprobs.sum().backward()

@@ -7,7 +7,6 @@ import pytest
 import torch
 from accelerate import Accelerator
 from accelerate.state import AcceleratorState
-from transformers import LlamaConfig, LlamaForCausalLM
 
 from rlvr import Verdict
 from rlvr.trainers.advantages import group_advantages
@@ -30,22 +29,11 @@ def tokenizer():
     return build_tokenizer()
 
 
-def random_llama(tokenizer, seed=0):
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        config = LlamaConfig(
-            vocab_size=len(tokenizer),
-            hidden_size=32,
-            intermediate_size=48,
-            num_hidden_layers=2,
-            num_attention_heads=2,
-            max_position_embeddings=64,
-            initializer_range=0.2,
-            bos_token_id=None,
-            eos_token_id=tokenizer.eos_token_id,
-            pad_token_id=tokenizer.pad_token_id,
-        )
-        return LlamaForCausalLM(config).eval()
+@pytest.fixture
+def random_llama(tokenizer, random_llama):
+    """With the special tokens of the tokenizer, which the trainer of TRL looks for."""
+    cells = {"bos_token_id": None, "eos_token_id": tokenizer.eos_token_id, "pad_token_id": tokenizer.pad_token_id}
+    return lambda seed=0: random_llama(seed, vocab_size=len(tokenizer), initializer_range=0.2, **cells)
 
 
 @pytest.fixture(scope="module")
@@ -154,10 +142,10 @@ def ours(trajectories, model, reference, row):
     ],
     ids=["grpo", "dr_grpo", "token_mean", "grpo with kl"],
 )
-def test_one_steps_gradient_is_trls(tokenizer, trajectories, tmp_path, cells, options):
+def test_one_steps_gradient_is_trls(tokenizer, trajectories, tmp_path, cells, options, random_llama):
     row = Algorithm.model_validate(cells)
-    model = random_llama(tokenizer)
-    reference = random_llama(tokenizer, seed=1) if row.needs_reference else None
+    model = random_llama()
+    reference = random_llama(seed=1) if row.needs_reference else None
     advantages, mine = ours(trajectories, copy.deepcopy(model), reference, row)
 
     trainer, inputs = trls(
@@ -171,10 +159,10 @@ def test_one_steps_gradient_is_trls(tokenizer, trajectories, tmp_path, cells, op
     assert (mine - theirs).norm() <= 1e-5 * theirs.norm()
 
 
-def test_ungraded_rows_and_groups_without_spread_have_trls_advantages(tokenizer, trajectories, tmp_path):
+def test_ungraded_rows_and_groups_without_spread_have_trls_advantages(tokenizer, trajectories, tmp_path, random_llama):
     rewards = [1.0, None, 0.0, 0.0, 0.95, 0.95, 0.95, None]
     for name, scale in [("grpo", "group"), ("dr_grpo", "none")]:
-        _, inputs = trls(tokenizer, trajectories, random_llama(tokenizer), None, tmp_path, rewards, scale_rewards=scale)
+        _, inputs = trls(tokenizer, trajectories, random_llama(), None, tmp_path, rewards, scale_rewards=scale)
         row = Algorithm.model_validate({"name": name})
         mine = group_advantages(
             torch.tensor([math.nan if reward is None else reward for reward in rewards]),

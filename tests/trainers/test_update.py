@@ -7,7 +7,6 @@ import pytest
 import torch
 from accelerate import Accelerator
 from torch.nn.functional import pad
-from transformers import LlamaConfig, LlamaForCausalLM
 
 from rlvr import UserError, Verdict
 from rlvr.trainers.advantages import group_advantages
@@ -26,19 +25,10 @@ SHAPES = [(3, 8), (3, 1), (3, 5), (3, 2), (6, 4), (6, 7), (6, 1), (6, 9)]
 SOME_SOLVED = [1.0, 0.0, 0.0, 1.0, 0.0, 0.0, 1.0, 0.0]
 
 
-def random_llama(seed=0):
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        config = LlamaConfig(
-            vocab_size=50,
-            hidden_size=32,
-            intermediate_size=48,
-            num_hidden_layers=2,
-            num_attention_heads=2,
-            max_position_embeddings=64,
-            initializer_range=0.2,
-        )
-        return LlamaForCausalLM(config).double().eval()
+@pytest.fixture
+def random_llama(random_llama):
+    """In double precision, so that what differs is the formula."""
+    return lambda seed=0: random_llama(seed, initializer_range=0.2).double()
 
 
 def rollout(rewards=SOME_SOLVED, shared_prompts=True):
@@ -177,7 +167,9 @@ def plain_gradient(
 @pytest.mark.parametrize("name", ["grpo", "dr_grpo"])
 @pytest.mark.parametrize("micro_batch_size", [1, 2, 8])
 @pytest.mark.parametrize("shared_prompts", [True, False])
-def test_the_gradient_is_the_formulas_however_it_is_split(updater, name, aggregate, micro_batch_size, shared_prompts):
+def test_the_gradient_is_the_formulas_however_it_is_split(
+    updater, name, aggregate, micro_batch_size, shared_prompts, random_llama
+):
     trajectories = rollout(shared_prompts=shared_prompts)
     row, model = algorithm(name, aggregate=aggregate), random_llama()
     batch = batch_of(trajectories)
@@ -186,7 +178,7 @@ def test_the_gradient_is_the_formulas_however_it_is_split(updater, name, aggrega
     assert_same_gradient(mine, plain_gradient(model, trajectories, by_hand, aggregate))
 
 
-def test_the_rows_of_the_table_aggregate_as_their_papers_say(updater):
+def test_the_rows_of_the_table_aggregate_as_their_papers_say(updater, random_llama):
     trajectories, model = rollout(), random_llama()
     batch = batch_of(trajectories)
     for name, aggregate in [("grpo", "sequence_mean"), ("dr_grpo", "fixed_length")]:
@@ -197,7 +189,7 @@ def test_the_rows_of_the_table_aggregate_as_their_papers_say(updater):
 
 @pytest.mark.parametrize("aggregate", AGGREGATES)
 @pytest.mark.parametrize("order", [[7, 2, 5, 0, 1, 6, 3, 4], [4, 5, 6, 7, 0, 1, 2, 3]])
-def test_the_order_of_rows_does_not_matter(updater, aggregate, order):
+def test_the_order_of_rows_does_not_matter(updater, aggregate, order, random_llama):
     row, trajectories, model = algorithm(aggregate=aggregate), rollout(), random_llama()
     gradients = []
     for arranged in (trajectories, [trajectories[i] for i in order]):
@@ -207,7 +199,7 @@ def test_the_order_of_rows_does_not_matter(updater, aggregate, order):
 
 
 @pytest.mark.parametrize("aggregate", AGGREGATES)
-def test_more_padding_does_not_matter(updater, aggregate):
+def test_more_padding_does_not_matter(updater, aggregate, random_llama):
     row, model, batch = algorithm(aggregate=aggregate), random_llama(), batch_of(rollout())
     wider = Batch(
         **{
@@ -221,7 +213,7 @@ def test_more_padding_does_not_matter(updater, aggregate):
 
 
 @pytest.mark.parametrize("aggregate", AGGREGATES)
-def test_rows_without_advantage_are_skipped_yet_counted(updater, aggregate):
+def test_rows_without_advantage_are_skipped_yet_counted(updater, aggregate, random_llama):
     rewards = [1.0, 0.0, 0.0, 1.0, 0.5, 0.5, 0.5, 0.5]
     row, trajectories, model = algorithm(aggregate=aggregate), rollout(rewards), random_llama()
     batch = batch_of(trajectories)
@@ -236,7 +228,7 @@ def test_rows_without_advantage_are_skipped_yet_counted(updater, aggregate):
 
 @pytest.mark.parametrize("aggregate", AGGREGATES)
 @pytest.mark.parametrize("kl_coef", [0.0, 0.3])
-def test_an_ungraded_row_is_in_nothing_not_even_a_denominator(updater, aggregate, kl_coef):
+def test_an_ungraded_row_is_in_nothing_not_even_a_denominator(updater, aggregate, kl_coef, random_llama):
     row, model = algorithm(aggregate=aggregate, kl_coef=kl_coef), random_llama()
     reference = random_llama(seed=1) if kl_coef else None
     trajectories = rollout([1.0, NAN, 0.0, 1.0, 0.0, 0.0, 1.0, NAN])
@@ -299,7 +291,7 @@ def followed_by(trajectory, ids):
     )
 
 
-def test_what_is_in_the_padding_or_after_the_completion_has_no_influence(updater):
+def test_what_is_in_the_padding_or_after_the_completion_has_no_influence(updater, random_llama):
     row, model, trajectories = algorithm(), random_llama(), rollout()
     gradients = []
     for filling, tail in [(PAD, [33, 34]), (42, [5, EOS])]:
@@ -317,7 +309,7 @@ def weights(model):
 
 @pytest.mark.parametrize("name", ["grpo", "dr_grpo"])
 @pytest.mark.parametrize("rewards", [[0.95] * 8, [0.0] * 8, [NAN] * 8, [NAN, 1.0, NAN, NAN, *[0.3] * 4]])
-def test_without_spread_no_weight_moves_not_even_by_momentum_or_decay(updater, name, rewards):
+def test_without_spread_no_weight_moves_not_even_by_momentum_or_decay(updater, name, rewards, random_llama):
     def adamw(parameters, lr):
         return torch.optim.AdamW(parameters, lr=lr, weight_decay=0.1)
 
@@ -335,7 +327,7 @@ def test_without_spread_no_weight_moves_not_even_by_momentum_or_decay(updater, n
     assert all(math.isfinite(value) for value in metrics.values())
 
 
-def test_ungraded_rows_alone_move_nothing_and_are_in_no_kl(updater):
+def test_ungraded_rows_alone_move_nothing_and_are_in_no_kl(updater, random_llama):
     row, model, reference = algorithm(kl_coef=0.3), random_llama(), random_llama(seed=1)
     made = updater(model, row, reference, optimizer=torch.optim.AdamW)
     graded = batch_of(rollout())
@@ -350,7 +342,7 @@ def test_ungraded_rows_alone_move_nothing_and_are_in_no_kl(updater):
     assert again.step(batch, advantages_of(batch, row), 0)["kl"] == pytest.approx(kl, rel=1e-5)
 
 
-def test_a_group_without_spread_beside_one_with(updater):
+def test_a_group_without_spread_beside_one_with(updater, random_llama):
     row, model = algorithm(), random_llama()
     batch = batch_of(rollout([1.0, 0.0, 0.0, 1.0, 0.95, 0.95, 0.95, 0.95]))
     metrics = updater(model, row).step(batch, advantages_of(batch, row), 0)
@@ -358,7 +350,7 @@ def test_a_group_without_spread_beside_one_with(updater):
     assert all(math.isfinite(value) for value in metrics.values())
 
 
-def test_the_ratio_is_exactly_one_in_a_single_pass(updater):
+def test_the_ratio_is_exactly_one_in_a_single_pass(updater, random_llama):
     model, batch = random_llama(), batch_of(rollout())
     advantages = advantages_of(batch, algorithm())
     # A clip range of no width would take the gradient of every ratio that differs from 1 in the last bit.
@@ -379,7 +371,7 @@ def test_the_ratio_is_exactly_one_in_a_single_pass(updater):
 
 @pytest.mark.parametrize("aggregate", AGGREGATES)
 @pytest.mark.parametrize("rewards", [SOME_SOLVED, [1.0, 0.0, 0.0, 1.0, 0.5, 0.5, 0.5, 0.5], [0.0] * 8])
-def test_the_kl_to_a_reference_is_in_the_gradient_of_every_graded_row(updater, aggregate, rewards):
+def test_the_kl_to_a_reference_is_in_the_gradient_of_every_graded_row(updater, aggregate, rewards, random_llama):
     row = algorithm(aggregate=aggregate, kl_coef=0.3)
     trajectories, model, reference = rollout(rewards), random_llama(), random_llama(seed=1)
     batch = batch_of(trajectories)
@@ -390,7 +382,7 @@ def test_the_kl_to_a_reference_is_in_the_gradient_of_every_graded_row(updater, a
     assert_same_gradient(mine, theirs)
 
 
-def test_the_kl_metric_by_hand(updater):
+def test_the_kl_metric_by_hand(updater, random_llama):
     row, trajectories = algorithm(kl_coef=0.3), rollout()
     batch = batch_of(trajectories)
     model, reference = random_llama(), random_llama(seed=1)
@@ -403,7 +395,7 @@ def test_the_kl_metric_by_hand(updater):
     assert metrics["kl"] == pytest.approx(expected, rel=1e-5)
 
 
-def test_the_kl_is_nothing_where_the_policy_is_the_reference(updater):
+def test_the_kl_is_nothing_where_the_policy_is_the_reference(updater, random_llama):
     row, batch, model = algorithm(kl_coef=0.3), batch_of(rollout()), random_llama()
     advantages = advantages_of(batch, row)
     with_kl = updater(model, row, random_llama())
@@ -427,7 +419,7 @@ class Recording(Updater):
 
 @pytest.mark.parametrize("minibatches", [1, 2])
 @pytest.mark.parametrize("kl_coef", [0.0, 0.3])
-def test_later_passes_measure_from_the_policy_at_the_start(updater, minibatches, kl_coef):
+def test_later_passes_measure_from_the_policy_at_the_start(updater, minibatches, kl_coef, random_llama):
     row, trajectories, model, start = algorithm(kl_coef=kl_coef), rollout(), random_llama(), random_llama()
     reference = random_llama(seed=1) if kl_coef else None
     batch = batch_of(trajectories)
@@ -459,7 +451,7 @@ def test_later_passes_measure_from_the_policy_at_the_start(updater, minibatches,
     assert total == pytest.approx(clipped / tokens)
 
 
-def test_a_minibatch_counts_its_own_rows(updater):
+def test_a_minibatch_counts_its_own_rows(updater, random_llama):
     row, trajectories, model = algorithm(aggregate="token_mean"), rollout(), random_llama()
     batch = batch_of(trajectories)
     rows = torch.tensor([6, 0, 3])
@@ -469,7 +461,7 @@ def test_a_minibatch_counts_its_own_rows(updater):
     assert_same_gradient(mine, plain_gradient(model, chosen, advantages[rows].tolist(), "token_mean"))
 
 
-def test_the_learning_rate_warms_up_by_hand(updater):
+def test_the_learning_rate_warms_up_by_hand(updater, random_llama):
     row, model, batch = algorithm("dr_grpo"), random_llama(), batch_of(rollout())
     made = updater(model, row, learning_rate=0.01, warmup_steps=3)
     advantages = advantages_of(batch, row)
@@ -479,7 +471,7 @@ def test_the_learning_rate_warms_up_by_hand(updater):
         torch.testing.assert_close(weights(model), expected, atol=1e-6, rtol=0)
 
 
-def test_a_long_gradient_is_cut_to_its_norm(updater):
+def test_a_long_gradient_is_cut_to_its_norm(updater, random_llama):
     row, model, batch = algorithm("dr_grpo"), random_llama(), batch_of(rollout())
     made = updater(model, row, max_grad_norm=0.05, learning_rate=1.0)
     advantages = advantages_of(batch, row)
@@ -490,7 +482,7 @@ def test_a_long_gradient_is_cut_to_its_norm(updater):
     assert (weights(model) - before).norm().item() == pytest.approx(0.05, rel=1e-3)
 
 
-def test_a_gradient_that_is_not_finite_is_refused_before_it_ruins_the_weights(updater):
+def test_a_gradient_that_is_not_finite_is_refused_before_it_ruins_the_weights(updater, random_llama):
     row, model, batch = algorithm(), random_llama(), batch_of(rollout())
     made = updater(model, row)
     with torch.no_grad():
@@ -501,7 +493,7 @@ def test_a_gradient_that_is_not_finite_is_refused_before_it_ruins_the_weights(up
     assert torch.equal(before, weights(model))
 
 
-def test_minibatches_are_the_seeds_and_random_states_are_left_alone(updater):
+def test_minibatches_are_the_seeds_and_random_states_are_left_alone(updater, random_llama):
     row, batch = algorithm(), batch_of(rollout())
     state = torch.random.get_rng_state()
     steps = []
