@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import numbers
 from collections.abc import Mapping
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
@@ -57,6 +58,14 @@ class Verdict:
         object.__setattr__(self, "parts", {name: _finite(name, value) for name, value in self.parts.items()})
 
 
+class CompletionTimeout(Exception):
+    """Raised by a verifier that gave up on a completion because of what the model wrote.
+
+    The verdict is then score 0 with status "timeout". A verifier that is merely slow has no such excuse: where
+    somebody else ends it, its verdict is an "error".
+    """
+
+
 def failure(detail: str, parts: Mapping[str, float] | None = None) -> Verdict:
     """The verdict of a grader that failed: no score, status "error"."""
     return Verdict(None, None, "error", parts or {}, detail)
@@ -66,12 +75,14 @@ def as_verdict(result: Any) -> Verdict:
     """The verdict that a verifier function's return value stands for.
 
     A bool scores 1.0 or 0.0 and is `passed`; a real number passes from 1.0 on. Scalars of numpy and torch
-    count as the Python number they hold.
+    count as the Python number they hold; of a Future of any of these, the result is waited for.
 
     Raises:
         TypeError: the value is none of these.
         ValueError: the number is not finite.
     """
+    if isinstance(result, Future):
+        result = result.result()
     if isinstance(result, Verdict):
         return result
     if getattr(result, "shape", None) == () and hasattr(result, "item"):
