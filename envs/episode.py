@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -25,6 +25,23 @@ class Turn(NamedTuple):
     info: dict[str, Any]
 
 
+class Written(str):
+    """A completion with what its writer knows of it beyond the text, as fields for the verifiers.
+
+    Attributes:
+        known: `completion_tokens`, its length in tokens, say; or `think`, its think style, where the environment's is
+            "auto".
+    """
+
+    known: Mapping[str, Any]
+
+    def __new__(cls, text: str, **known: Any) -> Written:
+        """The text with what is known of it."""
+        written = super().__new__(cls, text)
+        written.known = known
+        return written
+
+
 @dataclass(repr=False)
 class Episode:
     """One attempt at one task, of a single turn: the completion is scored and the episode is over."""
@@ -38,10 +55,19 @@ class Episode:
         return self.task.prompt, {"task_id": self.task.id}
 
     def respond(self, completion: str) -> Turn:
-        """Scores `completion`. The reward is the verdict's score, or NaN where the grader failed."""
-        self.verdict = self.setup.rubric(**self.task.fields(completion=completion, think=self.setup.think))
-        reward = math.nan if self.verdict.score is None else float(self.verdict.score)
-        return Turn("", reward, True, False, self._info(self.verdict))
+        """Scores `completion`; see `respond_all`."""
+        return respond_all([self], [completion])[0]
+
+    def row(self, completion: str) -> dict[str, Any]:
+        """What is graded: `completion` and everything known about it and the task."""
+        known = completion.known if isinstance(completion, Written) else {}
+        return self.task.fields(**{"completion": str(completion), "think": self.setup.think, **known})
+
+    def take(self, verdict: Verdict) -> Turn:
+        """Ends with a verdict. The reward is its score, or NaN where the grader failed."""
+        self.verdict = verdict
+        reward = math.nan if verdict.score is None else float(verdict.score)
+        return Turn("", reward, True, False, self._info(verdict))
 
     def _info(self, verdict: Verdict) -> dict[str, Any]:
         # All numbers are floats: a vector environment makes an array of the first value's type, and
@@ -51,6 +77,17 @@ class Episode:
             info["passed"] = float(verdict.passed)
         info.update({f"parts/{name}": float(score) for name, score in verdict.parts.items()})
         return info
+
+
+def respond_all(episodes: Sequence[Episode], completions: Sequence[str]) -> list[Turn]:
+    """Scores one completion for each episode of one setup, all in one call of its rubric.
+
+    So a verifier that works in batches or in worker processes has them all at once. A mistake of the user's
+    that shows in grading leaves no episode stepped.
+    """
+    rows = [episode.row(completion) for episode, completion in zip(episodes, completions, strict=True)]
+    verdicts = episodes[0].setup.rubric.grade_many(rows)
+    return [episode.take(verdict) for episode, verdict in zip(episodes, verdicts, strict=True)]
 
 
 def open_episode(episode: Episode | None) -> Episode:

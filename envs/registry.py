@@ -8,13 +8,16 @@ import re
 import typing
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal
 
 import gymnasium
 
-from ..verifiers import Rubric, UserError, score
+from ..verifiers import Rubric, UserError
 from ..verifiers.extraction import ThinkStyle
 from ..verifiers.nearest import did_you_mean
+from ..verifiers.registry import Grader
+from ..verifiers.rubric_spec import rubric_from
 from .task import Task
 from .tasks import Tasks
 from .text_env import TextEnv
@@ -24,7 +27,8 @@ REQUIRED = inspect.Parameter.empty
 """Stands in `Registration.options` for the default of an option that has none."""
 
 TaskSource = Tasks | Sequence[Task | Mapping[str, Any]]
-RubricLike = Rubric | str | Callable[..., Any]
+RubricLike = Grader | str | Path | Callable[..., Any] | Sequence[Any] | Mapping[str, Any]
+"""A rubric, or what `rubric_from` makes one of."""
 
 _ID = re.compile(r"[\w.-]+/[\w.-]+-v\d+", re.ASCII)
 _OVERRIDES = ("system", "think", "rubric")
@@ -77,8 +81,8 @@ def register(
         tasks: the tasks as `Tasks` or a list (which is the split "train"), a dict of splits, or a function
             `tasks(split="train", **options) -> Tasks` that is called when an environment is made. A
             function that annotates `split` as a `Literal` tells which splits there are.
-        rubric: a `Rubric`, or one verifier (its registered name or a plain function), which then alone
-            makes the score.
+        rubric: a `Rubric`, one verifier (its registered name or a plain function), which then alone makes the
+            score, or a spec as `rubric_from` reads it: plain data, or the path of a YAML or JSON file.
         system: the system prompt.
         think: see `TextEnv`.
         description: one line that says what the tasks are.
@@ -95,7 +99,7 @@ def register(
         description=description,
         splits=_splits(tasks),
         options=options,
-        rubric=as_rubric(rubric),
+        rubric=rubric_from(rubric),
         system=system,
         think=think,
     )
@@ -124,7 +128,7 @@ def make_vec(id: str, num_envs: int, /, **options: Any) -> TextVectorEnv:
     Args:
         id: the id of a text environment; "module:id" imports the module that registers it first.
         num_envs: how many episodes side by side.
-        options: `split`, `system`, `think`, `rubric` and the options of the environment.
+        options: `split`, `system`, `think`, `rubric` (as `register` takes it) and the options of the environment.
 
     Raises:
         UserError: for an unknown id or option.
@@ -141,15 +145,6 @@ def make_vec(id: str, num_envs: int, /, **options: Any) -> TextVectorEnv:
             raise UserError(f"{name} has no option {option!r}, which Gymnasium keeps for itself; leave it out.")
     env = gymnasium.make_vec(name, num_envs=num_envs, vectorization_mode="vector_entry_point", **options)
     return typing.cast(TextVectorEnv, env)
-
-
-def as_rubric(rubric: RubricLike) -> Rubric:
-    """`rubric` itself, or the rubric that one verifier makes alone."""
-    if isinstance(rubric, Rubric):
-        return rubric
-    # The parts of a rubric are known by name, and a lambda has none.
-    name = "score" if getattr(rubric, "__name__", "") == "<lambda>" else None
-    return Rubric(score(rubric, passes=True, name=name))
 
 
 def _import(module: str, id: str) -> None:
@@ -178,7 +173,7 @@ def _arguments(registration: Registration, load: Callable[..., Any], kwargs: Map
         raise UserError(f"The task function of {registration.id} returned a {type(tasks).__name__}; return Tasks.")
     return {
         "tasks": tasks,
-        "rubric": as_rubric(kwargs.get("rubric", registration.rubric)),
+        "rubric": rubric_from(kwargs.get("rubric", registration.rubric)),
         "system": kwargs.get("system", registration.system),
         "think": kwargs.get("think", registration.think),
     }

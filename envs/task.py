@@ -9,7 +9,7 @@ from typing import Any
 
 from ..verifiers.errors import UserError
 
-RESERVED_FIELDS = ("completion", "prompt", "answer", "think")
+RESERVED_FIELDS = ("completion", "prompt", "answer", "think", "completion_tokens")
 """What a verifier is given besides a task's `info`, so no key of `info` may have such a name."""
 
 
@@ -54,12 +54,20 @@ class Task:
         # A copy: a caller that goes on using its dict must not change a task that calls itself frozen.
         object.__setattr__(self, "info", dict(self.info))
 
-    def fields(self, *, completion: str, think: str) -> dict[str, Any]:
-        """Everything a verifier may ask for by name about `completion` as an answer to this task."""
+    def fields(self, *, completion: str, think: str, **known: Any) -> dict[str, Any]:
+        """Everything a verifier may ask for by name about `completion` as an answer to this task.
+
+        Args:
+            completion: what the model wrote.
+            think: the think style.
+            known: what else is known about the completion, such as `completion_tokens`, its length in tokens.
+        """
         return {
+            "task_id": self.id,
             **self.info,
             "completion": completion,
             "prompt": self.prompt,
             "answer": self.answer,
             "think": think,
+            **known,
         }

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from ..verifiers import Rubric, UserError, Verdict
 from ..verifiers.extraction import ThinkStyle
-from .episode import Episode, checked_completion, checked_options, open_episode
+from .episode import Episode, checked_completion, checked_options, open_episode, respond_all
 from .setup import HasSetup, Message, Setup
 from .spaces import UnicodeText
 from .tasks import Tasks
@@ -99,7 +99,7 @@ class TextVectorEnv(HasSetup, VectorEnv[tuple[str, ...], Sequence[str], NDArray[
     def step(
         self, actions: Sequence[str]
     ) -> tuple[tuple[str, ...], NDArray[np.float64], NDArray[np.bool_], NDArray[np.bool_], dict[str, Any]]:
-        """Scores one completion for each episode.
+        """Scores one completion for each episode, all in one call of the rubric's `grade_many`.
 
         Raises:
             gymnasium.error.ResetNeeded: if any episode is over or was never begun.
@@ -110,7 +110,7 @@ class TextVectorEnv(HasSetup, VectorEnv[tuple[str, ...], Sequence[str], NDArray[
         # All are checked before any is scored, so that a mistake leaves no episode half stepped.
         episodes = [open_episode(episode) for episode in self._episodes]
         completions = [checked_completion(action) for action in actions]
-        turns = [episode.respond(text) for episode, text in zip(episodes, completions, strict=True)]
+        turns = respond_all(episodes, completions)
         infos: dict[str, Any] = {}
         for position, turn in enumerate(turns):
             infos = self._add_info(infos, turn.info, position)

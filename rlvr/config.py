@@ -123,15 +123,26 @@ def _apply(content: dict[str, Any], override: str) -> str:
         raise UserError(f"{override!r} is no override; write key=value, as in train.steps=10.")
     value = parse_value(text, override)
     *sections, last = key.split(".")
-    place = content
+    place: Any = content
     for section in sections:
-        if place.get(section) is None:
+        if isinstance(place, dict) and place.get(section) is None:
             place[section] = {}
-        place = place[section]
-        if not isinstance(place, dict):
+        place = place[_index(place, section, override)]
+        if not isinstance(place, dict | list):
             raise UserError(f"{override!r} sets a key of {section!r}, which is a value and has none; set it whole.")
-    place[last] = value
+    place[_index(place, last, override)] = value
     return key
+
+
+def _index(place: dict[str, Any] | list[Any], name: str, override: str) -> Any:
+    """What `name` is to `place`: a key, or the number of an item."""
+    if isinstance(place, dict):
+        return name
+    if not name.isdecimal() or int(name) >= len(place):
+        raise UserError(
+            f"{override!r} names {name!r} in a list of {len(place)}; number its items from 0, or set it whole."
+        )
+    return int(name)
 
 
 def _explain(error: ErrorDetails, where: str) -> str:

@@ -65,7 +65,7 @@ class Trainer:
         self.stop_requested = False
         train = config.train
         episodes = train.prompts_per_step * train.group_size
-        self.envs = make_vec(config.env.id, episodes, **config.env.options)
+        self.envs = make_vec(config.env.id, episodes, **config.env.arguments)
         self._warn_if_eval_tasks_are_trained_on()
         self._claim_run_dir(resume)
 
@@ -221,7 +221,7 @@ class Trainer:
             self.eos_ids,
             env.id,
             rows_path=self.run_dir / "eval" / f"step-{step:06d}.jsonl",
-            options=env.options,
+            options=env.arguments,
             n=settings.n,
             ks=settings.k,
             tasks=settings.tasks,
@@ -286,7 +286,7 @@ class Trainer:
     def _warn_if_eval_tasks_are_trained_on(self) -> None:
         """Held-out tasks that are not held out make every pass@k a lie; lists are small enough to look."""
         env = self.config.eval_env
-        held_out = make_vec(env.id, 1, **env.options).tasks
+        held_out = make_vec(env.id, 1, **env.arguments).tasks
         trained = self.envs.tasks
         if max(len(trained), len(held_out)) > 100_000:
             return

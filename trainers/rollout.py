@@ -8,7 +8,9 @@ from typing import Any, cast
 from jinja2 import TemplateError
 
 from ..envs import TextVectorEnv
+from ..envs.episode import Written
 from ..verifiers import UserError, Verdict
+from ..verifiers.extraction import ThinkStyle, think_style_of
 from .engines import Completion, Engine, Sampling
 from .trajectory import Trajectory
 
@@ -43,10 +45,17 @@ def collect(
     groups = [group for group in range(len(tasks)) for _ in range(group_size)]
     _assert_one_task_a_group(groups, task_ids, observations)
 
-    prompts = [encode_prompt(tokenizer, messages) for messages in envs.messages(observations)]
+    chats = envs.messages(observations)
+    prompts = [encode_prompt(tokenizer, messages) for messages in chats]
     completions = engine.generate(prompts, sampling, seeds)
     texts = [decode_completion(tokenizer, completion, eos_ids) for completion in completions]
-    _, rewards, _, _, _ = envs.step(texts)
+    think = think_style(tokenizer, chats[0]) if envs.think == "auto" else envs.think
+    _, rewards, _, _, _ = envs.step(
+        [
+            Written(text, completion_tokens=len(completion.ids), think=think)
+            for text, completion in zip(texts, completions, strict=True)
+        ]
+    )
     verdicts = cast(list[Verdict], envs.verdicts)  # a step leaves none of them out
 
     return [
@@ -65,6 +74,17 @@ def collect(
         )
         for row, completion in enumerate(completions)
     ]
+
+
+def think_style(tokenizer: Any, messages: list[dict[str, str]]) -> ThinkStyle:
+    """How the model of a chat template marks its reasoning, read off the template and what it makes of a chat."""
+    rendered = tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
+    style = think_style_of(rendered)
+    # Of a model that thinks by itself, only the part of the template for past turns has the tags; a prompt that ends
+    # with a closed block asks for no reasoning.
+    if style == "none" and not rendered.rstrip().endswith("</think>"):
+        return think_style_of(tokenizer.chat_template or "")
+    return style
 
 
 def encode_prompt(tokenizer: Any, messages: list[dict[str, str]]) -> list[int]:

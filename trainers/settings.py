@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
+from ..verifiers.rubric_spec import read_spec
 from .algorithms import Algorithm
 from .engines.base import Sampling
 from .warmstart import WarmStart
@@ -39,10 +40,33 @@ class ModelSettings(Section):
 
 
 class EnvSettings(Section):
-    """The environment, and the options that `gymnasium.make` takes for it."""
+    """The environment, what scores its completions, and the options that `gymnasium.make` takes for it."""
 
     id: str
+    rubric: Any = Field(None, description="a list of parts, or the path of a YAML or JSON file; its own if null")
     options: dict[str, Any] = Field(default_factory=dict)
+
+    @field_validator("rubric")
+    @classmethod
+    def _rubric_is_plain_data(cls, rubric: Any) -> Any:
+        # What a file holds takes the place of its path, so that the saved configuration alone repeats the run.
+        spec = read_spec(rubric)
+        if spec is None and rubric is not None:
+            raise ValueError(f"the rubric file {str(rubric)!r} is empty; write a list of parts into it.")
+        if not isinstance(spec, str | list | dict | None):
+            raise ValueError(f"env.rubric is a {type(spec).__name__}; give a list of parts, or the path of a file.")
+        return spec
+
+    @model_validator(mode="after")
+    def _one_rubric(self) -> EnvSettings:
+        if self.rubric is not None and "rubric" in self.options:
+            raise ValueError("env.rubric and env.options.rubric are both given; take one of them out.")
+        return self
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """What `make_vec` takes: the options, and the rubric where one is given."""
+        return self.options if self.rubric is None else {**self.options, "rubric": self.rubric}
 
 
 class SamplingSettings(Section):
@@ -138,4 +162,4 @@ class TrainConfig(Section):
         """The environment that is evaluated: the training one with split 'eval', unless another is named."""
         if self.eval.env is not None:
             return self.eval.env
-        return EnvSettings(id=self.env.id, options={**self.env.options, "split": "eval"})
+        return self.env.model_copy(update={"options": {**self.env.options, "split": "eval"}})

@@ -224,3 +224,50 @@ def test_nothing_heavy_is_imported(module):
         f"sys.exit(', '.join(name for name in {heavy} if name in sys.modules) or 0)"
     )
     subprocess.run([sys.executable, "-c", code, module], check=True)
+
+
+RUBRIC = [{"gate": "rlvr/think-v1"}, {"score": "rlvr/number-v1", "weight": 1.0}]
+
+
+def test_the_rubric_reaches_both_environments_and_is_saved(tmp_path):
+    recipe = write(tmp_path, {**SMALLEST, "env": {**SMALLEST["env"], "rubric": RUBRIC, "options": {"level": 2}}})
+    config = load_config(recipe, ["env.rubric.1.weight=0.5", "env.rubric.0={gate: {threshold: rlvr/think-v1}}"])
+    rubric = [{"gate": {"threshold": "rlvr/think-v1"}}, {"score": "rlvr/number-v1", "weight": 0.5}]
+    assert config.env.arguments == {"level": 2, "rubric": rubric}
+    assert config.eval_env.arguments == {"level": 2, "split": "eval", "rubric": rubric}
+    save_config(config, tmp_path / "saved.yaml")
+    assert load_config(str(tmp_path / "saved.yaml")) == config
+
+
+def test_without_a_rubric_the_environments_own_is_used(tmp_path):
+    config = load_config(write(tmp_path, SMALLEST))
+    assert "rubric" not in config.env.arguments
+    assert "rubric" not in config.eval_env.arguments
+
+
+def test_a_rubric_file_is_saved_by_its_content(tmp_path):
+    rubric = tmp_path / "rubric.yaml"
+    rubric.write_text(yaml.safe_dump(RUBRIC))
+    config = load_config(write(tmp_path, SMALLEST), [f"env.rubric={rubric}"])
+    rubric.unlink()
+    assert config.env.rubric == RUBRIC
+    save_config(config, tmp_path / "saved.yaml")
+    assert load_config(str(tmp_path / "saved.yaml")).env.arguments == {"rubric": RUBRIC}
+
+
+@pytest.mark.parametrize(
+    ("overrides", "words"),
+    [
+        (["env.rubric=gone.yaml"], ["rubric file 'gone.yaml' cannot be read"]),
+        (["env.rubric=5"], ["env.rubric is a int", "list of parts"]),
+        (["env.rubric=[]", "env.options.rubric=rlvr/number-v1"], ["both given"]),
+        (["env.rubric=[1, 2]", "env.rubric.2.weight=1"], ["'2' in a list of 2", "from 0"]),
+        (["env.rubric=[1, 2]", "env.rubric.first=1"], ["'first' in a list of 2"]),
+        (["env.rubric=[1, 2]", "env.rubric.1.weight=1"], ["sets a key of '1'"]),
+        (["env.rubic=[]"], ["Unknown key 'env.rubic'", "'rubric'?"]),
+    ],
+)
+def test_a_rubric_that_is_none_is_one_sentence(tmp_path, overrides, words):
+    sentence = refusal(write(tmp_path, SMALLEST), *overrides)
+    for word in words:
+        assert word in sentence

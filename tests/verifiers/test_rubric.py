@@ -312,7 +312,7 @@ def test_the_tree():
     assert repr(rubric) == rubric.tree()
     assert rubric.tree().splitlines() == [
         "Rubric",
-        "├─ gate form",
+        "├─ gate form  Rubric",
         "│  ├─ gate think  rlvr/think-v1",
         "│  └─ score number  rlvr/number-v1  weight=0.5  passes  fallback='whole'",
         "├─ score good  good  weight=1  passes",
