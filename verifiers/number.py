@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import numbers
-import re
 from decimal import Decimal
 from fractions import Fraction
 
 from .errors import UserError
-from .extraction import answer_region, has_box, last_boxed
-from .nearest import did_you_mean
+from .extraction import answer_region, boxes, check_fallback, last_word_with_digit
 from .numerals import Number, read_number
 from .registry import verifier
 from .verdict import Verdict, failure
@@ -17,11 +15,7 @@ from .verdict import Verdict, failure
 REFERENCE_MARKER = "####"
 """What GSM8K writes before the result at the end of a reference solution."""
 
-_FALLBACKS = ("none", "whole", "last_number")
 _LONGEST_EXCERPT = 80
-_WORD_END = re.compile(r"\s|\\[()\[\]]", re.ASCII)
-_DIGITS = frozenset("0123456789")
-_AROUND = "*_`'\"()[]:;,!?"
 # A reference integer beyond this is not one that a completion could spell out (see numerals.MAX_DIGITS).
 _MAX_REFERENCE_BITS = 10_000
 
@@ -53,8 +47,7 @@ def number(
     Raises:
         UserError: `think`, `marker` or `fallback` is not one of the possible values.
     """
-    if fallback not in _FALLBACKS:
-        raise UserError(f"There is no fallback {fallback!r}; {did_you_mean(str(fallback), _FALLBACKS)}")
+    check_fallback(fallback)
     if marker == "":
         raise UserError("marker='' would stand everywhere; pass marker=None to read no marker.")
     reference = read_reference(answer)
@@ -94,27 +87,16 @@ def read_reference(answer: object) -> Number | None:
 
 
 def _find_answer(region: str, marker: str | None, fallback: str) -> str | None:
-    if has_box(region):
-        return last_boxed(region)
+    found = boxes(region)
+    if found:
+        return found[-1].content
     if marker is not None and marker in region:
         line, _, _ = region.rpartition(marker)[2].partition("\n")
         return line.strip() or None
     if fallback == "whole":
         return region.strip() or None
     if fallback == "last_number":
-        return _last_word_with_digit(region)
-    return None
-
-
-def _last_word_with_digit(region: str) -> str | None:
-    """The last word with a digit, without the quotes, brackets, emphasis and punctuation around it.
-
-    Words end at ASCII white space and math delimiters, since the wider spaces group digits. Of an equation
-    without spaces, the right-hand side counts.
-    """
-    for word in reversed(_WORD_END.split(region)):
-        if not _DIGITS.isdisjoint(word):
-            return word.rstrip(_AROUND + ".$").lstrip(_AROUND).rpartition("=")[2]
+        return last_word_with_digit(region)
     return None
 
 

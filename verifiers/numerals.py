@@ -57,7 +57,7 @@ _NO_UNITS = frozenset(
     gross half halve third quarter fourth fifth sixth seventh eighth ninth tenth hundredth thousandth millionth
     squared cubed factorial pi tau mod modulo plus minus times over negative root infinity
     or and to not no is wrong incorrect false approximately approx about almost roughly
-    """.split()  # noqa: SIM905 - a list would take a page
+    """.split()
 )
 
 
