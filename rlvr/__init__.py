@@ -11,7 +11,23 @@ from typing import Any
 
 from .envs import Task, Tasks, TextEnv, TextVectorEnv, UnicodeText, make_vec, register
 from .extras import needs_extra
-from .verifiers import Rubric, UserError, Verdict, gate, metric, score, verifier, verify
+from .verifiers import (
+    CompletionTimeout,
+    Rubric,
+    UserError,
+    Verdict,
+    averify,
+    first,
+    gate,
+    metric,
+    product,
+    rubric_from,
+    score,
+    threshold,
+    verifier,
+    verify,
+    verify_many,
+)
 
 __version__ = "0.1.0"
 
@@ -24,6 +40,7 @@ _LAZY = {
 }
 
 __all__ = [
+    "CompletionTimeout",
     "Rubric",
     "Task",
     "Tasks",
@@ -34,15 +51,21 @@ __all__ = [
     "UnicodeText",
     "UserError",
     "Verdict",
+    "averify",
     "evaluate",
+    "first",
     "gate",
     "load_model",
     "make_vec",
     "metric",
+    "product",
     "register",
+    "rubric_from",
     "score",
+    "threshold",
     "verifier",
     "verify",
+    "verify_many",
 ]
 
 
