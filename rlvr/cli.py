@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
@@ -17,13 +17,16 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from .config import find_recipe, import_extensions, load_config, parse_value, save_config
+from .arguments import ImportOption, key_values
+from .config import find_recipe, import_extensions, load_config, save_config
 from .envs import make_vec, registered
 from .envs.registry import REQUIRED
 from .extras import needs_extra
+from .terminal import console, plain, say, sheet
 from .trainers.passk import pass_at_k
-from .verifiers import UserError, Verdict, get_verifier, verify
+from .verifiers import UserError
 from .verifiers.nearest import did_you_mean
+from .verify_command import verify_command
 
 if TYPE_CHECKING:
     from .trainers.loop import Trainer
@@ -34,12 +37,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     add_completion=False,
 )
-console = Console()
-
-ImportOption = Annotated[
-    list[str] | None,
-    typer.Option("--import", help="A module or .py file that registers environments or verifiers.", metavar="MODULE"),
-]
 
 
 def main() -> None:
@@ -84,7 +81,7 @@ def train(
         with _stop_gently(trainer):
             results = trainer.run()
     console.print(evaluation_table(settings.eval_env.id, results))
-    _say(f"policy saved in {run_dir / 'final'}")
+    say(f"policy saved in {run_dir / 'final'}")
 
 
 @app.command()
@@ -116,7 +113,7 @@ def eval(
     ks = _numbers(k)
     for value in ks:
         pass_at_k(n, 0, value)
-    options = {"split": "eval", **_key_values(option or [])}
+    options = {"split": "eval", **key_values(option or [])}
     # A mistake in these is told before a model is loaded, which may take minutes.
     make_vec(env, 1, **options)
     with needs_extra("train"):
@@ -153,7 +150,7 @@ def eval(
     console.print(evaluation_table(f"{env}  ·  {evaluation.tasks} tasks", {model: evaluation}))
     summary = rows.with_suffix(".summary.json")
     summary.write_text(json.dumps(evaluation.metrics(), indent=2) + "\n", encoding="utf-8")
-    _say(f"samples in {rows}, summary in {summary}")
+    say(f"samples in {rows}, summary in {summary}")
 
 
 @app.command()
@@ -170,34 +167,11 @@ def envs(
     for registration in registered():
         splits = ", ".join(registration.splits) if registration.splits else "as its tasks say"
         cells = (registration.id, registration.description, splits, ", ".join(registration.options))
-        table.add_row(*map(_plain, cells))
+        table.add_row(*map(plain, cells))
     console.print(table)
 
 
-@app.command("verify")
-def verify_command(
-    name: Annotated[str, typer.Argument(help="Name of a verifier, such as rlvr/number-v1.")],
-    completion: Annotated[str, typer.Option(help="What the model wrote; '-' reads standard input.")],
-    answer: Annotated[str | None, typer.Option(help="The reference answer.")] = None,
-    option: Annotated[
-        list[str] | None, typer.Option("--option", "-o", help="Another argument.", metavar="KEY=VALUE")
-    ] = None,
-    imports: ImportOption = None,
-) -> None:
-    """Score one completion and show the verdict."""
-    import_extensions(imports or [])
-    options = _key_values(option or [])
-    known = get_verifier(name).option_names()
-    for key in options:
-        if known is not None and key not in known:
-            raise UserError(f"Verifier {name!r} has no argument {key!r}; {did_you_mean(key, known)}")
-    fields: dict[str, Any] = {
-        **options,
-        "completion": sys.stdin.buffer.read().decode("utf-8", "replace") if completion == "-" else completion,
-    }
-    if answer is not None:
-        fields["answer"] = answer
-    console.print(_verdict_table(name, verify(name, **fields)))
+app.command("verify")(verify_command)
 
 
 def _show_env(name: str) -> None:
@@ -216,26 +190,7 @@ def _show_env(name: str) -> None:
         **options,
         "rubric": registration.rubric.tree(),
     }
-    console.print(_sheet(name, shown))
-
-
-def _verdict_table(name: str, verdict: Verdict) -> Table:
-    shown = {
-        "score": "none: the grader failed" if verdict.score is None else f"{verdict.score:g}",
-        "passed": {True: "yes", False: "no", None: "unknown"}[verdict.passed],
-        "status": verdict.status,
-        **{f"part {part}": f"{value:g}" for part, value in verdict.parts.items()},
-    }
-    if verdict.answer is not None:
-        shown["answer read"] = verdict.answer
-    return _sheet(name, {**shown, "detail": verdict.detail})
-
-
-def _sheet(title: str, rows: Mapping[str, str]) -> Table:
-    table = Table(show_header=False, title=_plain(title), title_justify="left")
-    for name, value in rows.items():
-        table.add_row(_plain(name), _plain(value))
-    return table
+    console.print(sheet(name, shown))
 
 
 @contextmanager
@@ -263,17 +218,6 @@ def _config_of_run(run_dir: Path) -> str:
     return str(config)
 
 
-def _key_values(texts: Sequence[str]) -> dict[str, Any]:
-    return dict(_key_value(text) for text in texts)
-
-
-def _key_value(text: str) -> tuple[str, Any]:
-    key, equals, value = text.partition("=")
-    if not equals or not key:
-        raise UserError(f"{text!r} is no option; write key=value.")
-    return key, parse_value(value, text)
-
-
 def _numbers(text: str) -> list[int]:
     try:
         return sorted({int(part) for part in text.split(",")})
@@ -281,16 +225,7 @@ def _numbers(text: str) -> list[int]:
         raise UserError(f"-k {text!r} is no list of numbers; write it as in -k 1,4,8.") from None
 
 
-def _say(message: str) -> None:
-    console.print(_plain(message), highlight=False, soft_wrap=True)
-
-
 def _refuse(message: str) -> NoReturn:
-    sentence = Text.assemble(("error: ", "bold red"), _plain(message))
+    sentence = Text.assemble(("error: ", "bold red"), plain(message))
     Console(stderr=True).print(sentence, highlight=False, soft_wrap=True)
     sys.exit(2)
-
-
-def _plain(text: str) -> Text:
-    """Text that the terminal shows as it is: what a model or a file wrote is neither markup nor a control code."""
-    return Text("".join(c if c.isprintable() or c == "\n" else repr(c)[1:-1] for c in text))
