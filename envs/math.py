@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ..verifiers import Rubric, UserError, metric, score
+from ..verifiers.math.verdict import check_reference
 from ..verifiers.nearest import did_you_mean
 from .registry import register
 from .tasks import Tasks
@@ -46,7 +47,7 @@ def math_tasks(
         info_columns: the columns kept for the verifiers; by default all that are left.
 
     Raises:
-        UserError: if neither path nor hub is given, or the tasks cannot be read.
+        UserError: if neither path nor hub is given, the tasks cannot be read, or a reference cannot be compared.
     """
     columns: dict[str, Any] = {
         "prompt": prompt_column,
@@ -55,9 +56,9 @@ def math_tasks(
         "info": info_columns,
     }
     if path is not None:
-        return Tasks.from_path(_path_of(split, path), **columns)
+        return _with_sound_references(Tasks.from_path(_path_of(split, path), **columns))
     if hub is not None:
-        return _from_hub(hub, split, hub_config, hub_revision, columns)
+        return _with_sound_references(_from_hub(hub, split, hub_config, hub_revision, columns))
     raise UserError("rlvr/Math-v0 needs a task file or a data set; pass path= or hub= to say which.")
 
 
@@ -81,13 +82,13 @@ def gsm8k_tasks(
         hub_revision: a branch, tag or commit of it.
 
     Raises:
-        UserError: if the tasks cannot be read, or a solution has no `####`.
+        UserError: if the tasks cannot be read, a solution has no `####`, or a reference cannot be compared.
     """
     # No other column is kept: the one called "answer" holds the solution, under a name that is taken.
     columns: dict[str, Any] = {"prompt": "question", "answer": gsm8k_reference, "info": ()}
     if path is not None:
-        return Tasks.from_path(_path_of(split, path), **columns)
-    return _from_hub(hub, split, hub_config, hub_revision, columns)
+        return _with_sound_references(Tasks.from_path(_path_of(split, path), **columns))
+    return _with_sound_references(_from_hub(hub, split, hub_config, hub_revision, columns))
 
 
 def gsm8k_reference(row: Mapping[str, Any]) -> str:
@@ -104,6 +105,20 @@ def gsm8k_reference(row: Mapping[str, Any]) -> str:
             "with rlvr/Math-v0."
         )
     return reference
+
+
+def _with_sound_references(tasks: Tasks) -> Tasks:
+    """The tasks, all of whose references can be compared with an answer.
+
+    Raises:
+        UserError: one cannot, and would make every completion wrong.
+    """
+    for task in tasks:
+        try:
+            check_reference(task.answer)
+        except UserError as error:
+            raise UserError(f"Task {task.id!r} cannot be graded: {error}") from None
+    return tasks
 
 
 def _path_of(split: str, path: TaskPath) -> str | Path:
@@ -123,14 +138,14 @@ def _from_hub(name: str, split: str, config: str | None, revision: str | None, c
     return Tasks.from_hub(name, config=config, split=hub_split, revision=revision, **columns)
 
 
-_RUBRIC = Rubric(score("rlvr/number-v1", passes=True), metric("rlvr/think-v1"))
+_RUBRIC = Rubric(score("rlvr/math-v1", passes=True), metric("rlvr/think-v1"))
 
 register(
     "rlvr/Math-v0",
     tasks=math_tasks,
     rubric=_RUBRIC,
     system=SYSTEM_PROMPT,
-    description="Problems with a numeric answer, from a JSONL or Parquet file or a data set on the hub",
+    description="Problems with a mathematical answer, from a JSONL or Parquet file or a data set on the hub",
 )
 register(
     "rlvr/GSM8K-v0",

@@ -51,7 +51,7 @@ def test_gsm8k_reads_the_reference_after_the_last_marker(tmp_path):
         "task_id": "g/0",
         "status": "ok",
         "passed": 1.0,
-        "parts/number": 1.0,
+        "parts/math": 1.0,
         "parts/think": 1.0,
     }
     assert answered(env, 1, r"<think>x</think>\boxed{5}")["passed"] == 1.0
