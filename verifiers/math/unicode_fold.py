@@ -111,15 +111,21 @@ _SIGNS = {
     "\ufeff": "",
 }
 _ASCII_ONLY = re.compile(r"[\x00-\x7f]*\Z")
+# Superscript digits, a slash, subscript digits.
+_RAISED_FRACTION = re.compile(r"\^(?:\{([0-9]+)\}|([0-9]))/_(?:\{([0-9]+)\}|([0-9]))")
 _SCRIPT_RUNS = re.compile(f"[{''.join(_SUPERSCRIPTS)}]+|[{''.join(_SUBSCRIPTS)}]+")
 
 
 def fold(text: str) -> str:
     """The text with its mathematical signs as LaTeX and its other compatibility forms (NFKC) resolved."""
-    if _ASCII_ONLY.match(text):
-        return text
-    text = _SCRIPT_RUNS.sub(_script, text)
-    return "".join(map(_character, text))
+    if not _ASCII_ONLY.match(text):
+        text = "".join(map(_character, _SCRIPT_RUNS.sub(_script, text)))
+    return _RAISED_FRACTION.sub(_fraction, text) if "/" in text else text
+
+
+def _fraction(raised: re.Match[str]) -> str:
+    above, below = raised[1] or raised[2], raised[3] or raised[4]
+    return rf"\frac{{{above}}}{{{below}}}"
 
 
 def _script(run: re.Match[str]) -> str:
