@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 
 from .compare import Comparison, Settle, Undecided, undecided
 from .conventions import Conventions
@@ -105,6 +106,7 @@ def _as_list(readings: Sequence[Reading]) -> Listing:
     return Listing(tuple(items))
 
 
+@lru_cache(maxsize=4096)
 def _canonical(text: str) -> str:
     reading = read_answer(text)
     if reading.option is not None:

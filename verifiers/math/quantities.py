@@ -183,12 +183,14 @@ def _may_begin_unit(token: Token, before: Token, shy: bool) -> bool:
         return word == "min" or (word not in ("e", "i", "pi", "infinity") and word not in FUNCTIONS)
     if word in FUNCTIONS and not (word == "min" and before.kind == "number"):
         return False
+    if is_shy(token):
+        return shy
     if word in SHY:
-        return shy and token.spaced
+        return False
     if word in ("mod", "pi", "infinity") or token.text in GREEK:
         return False
     if len(word) == 1:
-        return shy and token.spaced and token.text in _LETTER_UNITS
+        return False
     if word == "of" and before.kind in ("number", "sign"):
         return True
     if word in MEASURES or word in COMPOUNDS or word in POWER_WORDS or word in MULTIPLIERS or word in GENERIC:
@@ -196,6 +198,13 @@ def _may_begin_unit(token: Token, before: Token, shy: bool) -> bool:
     if word in _ORDINALS and before.kind == "number" and not token.spaced:
         return True
     return token.spaced and len(word) >= _SHORTEST_BARE_NOUN and before.kind in ("number", "sign", "word")
+
+
+def is_shy(token: Token) -> bool:
+    """Whether a word is a unit only if a unit is expected there: `5 m`, which may as well be a product."""
+    if token.kind != "word" or token.in_text or not token.spaced:
+        return False
+    return token.text.casefold() in SHY or token.text in _LETTER_UNITS
 
 
 def _multipliers(tail: list[Token]) -> tuple[int, list[Token]]:

@@ -10,6 +10,7 @@ from ..errors import UserError
 from .exact import is_undefined
 from .forms import Choice, FiniteSet, Form, Value, Words
 from .nodes import Number
+from .quantities import is_shy
 from .reader import read
 from .regions import REALS
 from .splitting import trimmed
@@ -147,7 +148,7 @@ def _forms(text: str, tokens: list[Token]) -> tuple[tuple[Form, ...], str]:
     if any(token.kind == "number" and "," in token.text for token in tokens) and _may_be_a_list(text, tokens):
         # 1,000 is a thousand, unless it turns out to be a list.
         forms += _more(lambda: read(trimmed(tokenize(text, grouping=False))))
-    if any(token.kind == "word" and token.spaced and not token.in_text for token in tokens[1:]):
+    if any(is_shy(token) for token in tokens[1:]):
         forms += [form for form in _more(lambda: read(tokens, shy=True)) if form not in forms]
     return tuple(forms), problem
 

@@ -6,8 +6,10 @@ what is counted (`12 apples`), which is a dimension of its own, unless they chan
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 
 Dimensions = tuple[tuple[str, int], ...]
 
@@ -182,18 +184,23 @@ def counted(word: str) -> str:
     return word[:-1] if word.endswith("s") and not word.endswith("ss") and len(word) > 2 else word
 
 
-def unit_of(factors: list[tuple[str, int]]) -> Unit | None:
+def unit_of(factors: Sequence[tuple[str, int]]) -> Unit | None:
     """The unit that is a product of words with powers; None if one of them cannot belong to a unit.
 
     Several words that are no measures in a row (`red apples`) name one thing that is counted.
     """
+    return _unit_of(tuple(factors))
+
+
+@lru_cache(maxsize=4096)
+def _unit_of(factors: tuple[tuple[str, int], ...]) -> Unit | None:
     dimensions: dict[str, int] = {}
     factor = Fraction(1)
     nouns: list[str] = []
     for word, power in factors:
         lowered = word.casefold()
         if lowered in COMPOUNDS and power == 1:
-            inner = unit_of(list(COMPOUNDS[lowered]))
+            inner = unit_of(COMPOUNDS[lowered])
             if inner is None:
                 return None
             factor *= inner.factor
