@@ -68,7 +68,8 @@ class _Matcher:
         ours, theirs = self.reference, answer
         if ours.is_one_word and theirs.is_one_word and self.comparison.conventions.case == "ignore":
             return ours.words == theirs.words
-        if not ours.words or not all(word.isalnum() for word in (*ours.words, *theirs.words)):
+        words = (*ours.words, *theirs.words)
+        if not any(word.isalpha() for word in words) or not all(word.isalnum() for word in words):
             return False
         if self.comparison.conventions.case == "exact":
             same = ours.words == theirs.words and ours.canonical[-1:] == theirs.canonical[-1:]

@@ -205,6 +205,9 @@ class Comparison:
         self._depth -= 1
         return equal
 
+    def _repeats(self, items: tuple[Form, ...]) -> bool:
+        return any(self.matches(item, other) for at, item in enumerate(items) for other in items[:at])
+
     def _paired(self, reference: tuple[Form, ...], answer: tuple[Form, ...]) -> bool:
         left = list(answer)
         for item in reference:
@@ -232,6 +235,11 @@ class Comparison:
             return False
         if self.conventions.order == "given":
             return self.in_order(_values(reference.items), _values(answer.items))
+        if self._repeats(_values(reference.items)):
+            # A double root is asked for twice.
+            return len(reference.items) == len(answer.items) and self._paired(
+                _values(reference.items), _values(answer.items)
+            )
         return self.in_any_order(_values(reference.items), _values(answer.items))
 
     def list_with_set(self, reference: Listing | FiniteSet, answer: Listing | FiniteSet) -> bool:
@@ -245,7 +253,9 @@ class Comparison:
         return self.in_order(_values(reference.items), answer.items)
 
     def tuple_with_list(self, reference: Bracketed, answer: Listing) -> bool:
-        """A tuple with a list in the same order, or with components in the order of their names."""
+        """A point with its bare coordinates in order, or with components in the order of their names."""
+        if reference.opening == "[" or (answer.in_words and not isinstance(answer.items[0], Named)):
+            return False
         named = _components(answer.items)
         if named is None and len({item.name for item in answer.items if isinstance(item, Named)}) == 1:
             return False

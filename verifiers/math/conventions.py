@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, fields
 from functools import cache
 from typing import Literal, get_args, get_type_hints
@@ -44,5 +45,5 @@ def _known_values() -> dict[str, tuple[str, ...]]:
     return {field.name: get_args(hints[field.name]) for field in fields(Conventions)}
 
 
-conventions = cache(Conventions)
+conventions: Callable[..., Conventions] = cache(Conventions)
 """`Conventions` by their values, each made and checked once."""

@@ -19,9 +19,15 @@ class Value:
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """Several answers side by side, without brackets: `1, 2` or `x=1 or x=2`."""
+    """Several answers side by side, without brackets: `1, 2` or `x=1 or x=2`.
+
+    Attributes:
+        items: the answers.
+        in_words: whether `and` or `or` joins them.
+    """
 
     items: tuple[Form, ...]
+    in_words: bool = False
 
 
 @dataclass(frozen=True, slots=True)

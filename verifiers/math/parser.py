@@ -14,9 +14,10 @@ from __future__ import annotations
 
 from fractions import Fraction
 
+from .calculus import derivative, integral, limit, series
 from .nodes import Apply, Constant, Expr, Number, Symbol
 from .tokens import Token, Unreadable, plain
-from .trees import determinant, multiplied, negated, replaced
+from .trees import determinant, multiplied, negated
 from .vocabulary import (
     ACCENTS,
     FUNCTIONS,
@@ -207,7 +208,7 @@ class Parser:
             if token is not None and token.kind == "word" and token.text in ("th", "st", "nd", "rd"):
                 self.at += 3
                 return None
-            return self._braced()
+            return self.braced()
         if self.looking_at("+", "-"):
             sign = self.take().text
             operand = self._exponent() or ONE
@@ -223,7 +224,8 @@ class Parser:
             return base if exponent is None else Apply("pow", (base, exponent))
         return base
 
-    def _braced(self) -> Expr:
+    def braced(self) -> Expr:
+        """A group in braces, which may be a fraction or a binomial in TeX's own notation."""
         self.expect("{")
         expr = self.sum()
         if self.looking_at("choose"):
@@ -293,7 +295,7 @@ class Parser:
     def _group(self, token: Token) -> Expr:
         if token.text == "{":
             self.at -= 1
-            return self._braced()
+            return self.braced()
         if token.text in ("(", "["):
             bars, self.bars = self.bars, 0
             expr = self.sum()
@@ -440,23 +442,23 @@ class Parser:
         if name in ("usqrt", "ucbrt"):
             return Apply("root", (self.postfix(), TWO if name == "usqrt" else Number(Fraction(3))))
         if name == "binom":
-            return Apply("binom", (self._argument(), self._argument()))
+            return Apply("binom", (self.argument(), self.argument()))
         if name in ("lfloor", "lceil"):
             expr = self.sum()
             self.expect("rfloor" if name == "lfloor" else "rceil")
             return Apply("floor" if name == "lfloor" else "ceil", (expr,))
         if name in ("sum", "prod"):
-            return self._series(name)
+            return series(self, name)
         if name == "int":
-            return self._integral()
+            return integral(self)
         if name == "lim":
-            return self._limit()
+            return limit(self)
         if name in GREEK:
             return self._subscripted(name)
         if name in ("i", "j"):
             return Constant("i")
         if name in ("overline", "bar"):
-            return Apply("conj", (self._argument(),))
+            return Apply("conj", (self.argument(),))
         if name in ACCENTS:
             return self._accented(name)
         if name == "begin:vmatrix":
@@ -479,10 +481,10 @@ class Parser:
             return Symbol(f"{name}({''.join(texts[1:])})")
         return Symbol(f"{name}({self.take().text})")
 
-    def _argument(self) -> Expr:
+    def argument(self) -> Expr:
         r"""A command's argument: a group, or else one token, of a number one digit (`\frac12`)."""
         if self.looking_at("{"):
-            return self._braced()
+            return self.braced()
         token = self.peek()
         if token is not None and token.kind in ("number", "word") and len(token.text) > 1:
             first, rest = token.text[0], token.text[1:]
@@ -497,26 +499,16 @@ class Parser:
                 self.tokens[self.at : self.at + 1] = [plain(token, text=first), plain(token, text=rest, spaced=False)]
         if self.looking_at("+", "-"):
             sign = self.take().text
-            operand = self._argument()
+            operand = self.argument()
             return operand if sign == "+" else negated(operand)
         return self.primary()
 
     def _fraction(self) -> Expr:
-        derivative = self._derivative()
-        if derivative is not None:
-            return derivative
-        above = self._argument()
-        return Apply("div", (above, self._argument()))
-
-    def _derivative(self) -> Expr | None:
-        r"""`\frac{d}{dx} body`; None if it is not one."""
-        texts = [token.text for token in self.tokens[self.at : self.at + 6]]
-        if texts[:5] != ["{", "d", "}", "{", texts[4] if len(texts) > 4 else ""] or len(texts) < 6 or texts[5] != "}":
-            return None
-        if len(texts[4]) != 2 or texts[4][0] != "d":
-            return None
-        self.at += 6
-        return Apply("derivative", (self.product(), Symbol(texts[4][1])))
+        found = derivative(self)
+        if found is not None:
+            return found
+        above = self.argument()
+        return Apply("div", (above, self.argument()))
 
     def _root(self) -> Expr:
         degree: Expr = TWO
@@ -524,7 +516,7 @@ class Parser:
             self.at += 1
             degree = self.sum()
             self.expect("]")
-        return Apply("root", (self._argument(), degree))
+        return Apply("root", (self.argument(), degree))
 
     def _function(self, op: str) -> Expr:
         if op in ("sqrt", "cbrt"):
@@ -544,17 +536,17 @@ class Parser:
         return result if exponent is None else Apply("pow", (result, exponent))
 
     def _argument_of_root(self) -> Expr:
-        return self._braced() if self.looking_at("{") else self.postfix()
+        return self.braced() if self.looking_at("{") else self.postfix()
 
     def _log_base(self) -> Expr:
         token = self.peek()
         if token is not None and token.kind == "number" and len(token.text) > 1:
             following = self.peek(1)
             if following is None or not (self._starts_factor(following)):
-                return self._argument()
+                return self.argument()
             self.at += 1
             return Number(token.value or Fraction(0))
-        return self._argument()
+        return self.argument()
 
     def _applied(self, op: str, base: Expr | None) -> Expr:
         if op in MANY_ARGUMENTS:
@@ -603,72 +595,6 @@ class Parser:
             if token.text in FUNCTIONS or token.text in ("(", "|", "sum", "prod", "int", "lim"):
                 return operand
             operand = self._juxtaposed(operand, token)
-
-    def _series(self, name: str) -> Expr:
-        self.expect("_")
-        self.expect("{")
-        variable = self.primary()
-        if not isinstance(variable, Symbol | Constant):
-            raise Unreadable("a sum runs over something that is no variable")
-        self.expect("=")
-        start = self.sum()
-        self.expect("}")
-        self.expect("^")
-        end = self._braced() if self.looking_at("{") else self._argument()
-        body = self.product()
-        name_of_variable = Symbol(variable.name)
-        if isinstance(variable, Constant):
-            body = replaced(body, variable, name_of_variable)
-        return Apply(name, (body, name_of_variable, start, end))
-
-    def _integral(self) -> Expr:
-        bounds: list[Expr] = []
-        if self.looking_at("_"):
-            self.at += 1
-            bounds.append(self._argument())
-            self.expect("^")
-            bounds.append(self._argument())
-        end = self._differential()
-        variable = self.tokens[end].text[1:] or self.tokens[end + 1].text
-        body_tokens = self.tokens[self.at : end]
-        body = Parser(body_tokens).whole() if body_tokens else ONE
-        self.at = end + (1 if self.tokens[end].text[1:] else 2)
-        return Apply("integral", (body, Symbol(variable), *bounds))
-
-    def _differential(self) -> int:
-        """Where the `dx` of the integral begins."""
-        for at in range(self.at, len(self.tokens)):
-            token = self.tokens[at]
-            following = self.tokens[at + 1] if at + 1 < len(self.tokens) else None
-            if token.kind == "word" and token.text == "d" and following is not None and following.kind == "word":
-                return at
-            if token.kind == "word" and len(token.text) == 2 and token.text[0] == "d":
-                return at
-            if token.kind == "word" and len(token.text) > 2 and token.text[-2] == "d" and not token.in_text:
-                head = plain(token, text=token.text[:-2])
-                self.tokens[at : at + 1] = [head, plain(token, text=token.text[-2:], spaced=False)]
-                return at + 1
-        raise Unreadable("an integral has no differential")
-
-    def _limit(self) -> Expr:
-        self.expect("_")
-        self.expect("{")
-        variable = self.primary()
-        if not isinstance(variable, Symbol):
-            raise Unreadable("a limit is taken in something that is no variable")
-        self.expect("to")
-        point = self.sum()
-        op = "limit"
-        if self.looking_at("^"):
-            self.at += 1
-            side = self.take().text
-            side = self.take().text if side == "{" else side
-            if self.looking_at("}") and self.peek(1) is not None and self.looking_at("}"):
-                following = self.peek(1)
-                self.at += 1 if following is not None and following.text == "}" else 0
-            op = {"+": "limit_right", "-": "limit_left"}.get(side, "limit")
-        self.expect("}")
-        return Apply(op, (self.product(), variable, point))
 
     def rows(self, kind: str) -> list[list[Expr]]:
         r"""The entries of a matrix up to its `\end`.

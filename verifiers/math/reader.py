@@ -92,7 +92,7 @@ class Reader:
         spread: list[Form] = []
         for form in forms:
             spread.extend(form.items if isinstance(form, Listing) else (form,))
-        return Listing(_with_names(tuple(spread)))
+        return Listing(_with_names(tuple(spread)), joints != {","})
 
     def _sum_of_quantities(self, parts: list[list[Token]], joints: set[str]) -> Form | None:
         """`2 hours and 30 minutes`, `5 feet, 6 inches`."""

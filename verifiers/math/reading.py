@@ -126,9 +126,9 @@ def read_reference(text: str) -> tuple[Reading, tuple[Form, ...]]:
 
 
 def _without_emphasis(text: str) -> str:
-    """The text without the marks of bold, slanted or typewriter letters in Markdown around all of it."""
+    """The text without quotes, or Markdown's marks of bold, slanted or typewriter letters, around all of it."""
     text = text.strip()
-    for mark in ("**", "__", "*", "`"):
+    for mark in ("**", "__", "*", "`", '"'):
         if len(text) > 2 * len(mark) and text.startswith(mark) and text.endswith(mark):
             text = text[len(mark) : -len(mark)].strip()
     return text

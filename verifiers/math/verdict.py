@@ -3,8 +3,10 @@ r"""The verifier `rlvr/math-v1`."""
 from __future__ import annotations
 
 import numbers
+import signal
 from collections.abc import Callable
 from concurrent.futures import Future
+from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
 from math import isfinite
@@ -24,6 +26,9 @@ REFERENCE_MARKER = "####"
 """What GSM8K writes before the result at the end of a reference solution."""
 
 _LONGEST_EXCERPT = 120
+# The clock on the wall only bounds what processor time does not, such as a machine that is overloaded.
+_WALL_FACTOR = 3.0
+_WALL_SECONDS = 5.0
 
 
 @verifier("rlvr/math-v1")
@@ -56,7 +61,7 @@ def math(
         think: the think style.
         fallback: what may be the answer where nothing announces one: "none", "whole" or "last_number".
         percent, units, rounding, order, case: see `Conventions`.
-        seconds: the most that symbolic computation may take; beyond it, status "timeout" and score 0.
+        seconds: the most processor time that symbolic computation may take; beyond it, status "timeout", score 0.
 
     Returns:
         The verdict; of a reference that cannot be read, one of status "error" (`check_reference` tells beforehand).
@@ -64,6 +69,7 @@ def math(
     Raises:
         UserError: an option is not one of the possible values.
     """
+    check_options(seconds=seconds)
     agreed = conventions(percent, units, rounding, order, case)
     try:
         reference = reference_text(answer)
@@ -76,9 +82,14 @@ def math(
     try:
         return _decided(accepts(reference, found.answers, found.joined, agreed), found, reference)
     except Undecided:
-        job: Callable[..., bool] = decide_symbolically
-        started = shared_pool().submit(job, reference, found.answers, found.joined, agreed, timeout=seconds)
-        return _Pending(started, found, reference)
+        return _Pending(_Job(reference, found, agreed, seconds))
+
+
+def check_options(seconds: object = 5.0, **agreed: object) -> None:
+    """Raise UserError unless these are possible values of the verifier's options."""
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 < seconds < 3600:
+        raise UserError(f"seconds={seconds!r} of rlvr/math-v1 is no limit; give a number of seconds above 0.")
+    conventions(**{name: value for name, value in agreed.items() if name in Conventions.__dataclass_fields__})
 
 
 def reference_text(answer: object) -> str:
@@ -109,33 +120,72 @@ def check_reference(answer: object) -> None:
     read_reference(reference_text(answer))
 
 
-def decide_symbolically(reference: str, answers: tuple[str, ...], joined: str, conventions: Conventions) -> bool:
-    """`accepts` with sympy where arithmetic does not decide; run it where it can be killed."""
-    return accepts(reference, answers, joined, conventions, lambda ours, theirs: equal(ours, theirs) is True)
+def decide_symbolically(
+    reference: str, answers: tuple[str, ...], joined: str, agreed: Conventions, seconds: float
+) -> bool:
+    """`accepts` with sympy where arithmetic does not decide; run it where it can be killed.
+
+    The process is ended by SIGPROF after so many seconds of processor time, whatever it is doing then: a verdict is not
+    to depend on what else the machine does.
+    """
+    signal.signal(signal.SIGPROF, signal.SIG_DFL)
+    signal.setitimer(signal.ITIMER_PROF, seconds)
+    try:
+        return accepts(reference, answers, joined, agreed, lambda ours, theirs: equal(ours, theirs) is True)
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class _Job:
+    """What is to be decided by symbolic computation."""
+
+    reference: str
+    found: Commitment
+    agreed: Conventions
+    seconds: float
+
+    def start(self) -> Future[bool]:
+        """Begin in a worker process, whose processor time is bounded, and so is the time on the wall."""
+        decide: Callable[..., bool] = decide_symbolically
+        arguments = (self.reference, self.found.answers, self.found.joined, self.agreed, self.seconds)
+        return shared_pool().submit(decide, *arguments, timeout=_WALL_FACTOR * self.seconds + _WALL_SECONDS)
+
+    def too_much(self, error: Exception) -> Verdict:
+        """The verdict where it cannot be decided within the budget."""
+        return Verdict(0.0, False, "timeout", detail=_told(self.found, self.reference, f"not decided: {error}"))
 
 
 class _Pending(Future[Verdict]):
     """The verdict that a worker process is working out."""
 
-    def __init__(self, started: Future[bool], found: Commitment, reference: str) -> None:
+    def __init__(self, job: _Job, again: bool = True) -> None:
         super().__init__()
-        self._found, self._reference = found, reference
-        started.add_done_callback(self._finish)
+        self._job, self._again = job, again
+        job.start().add_done_callback(self._finish)
 
     def _finish(self, done: Future[bool]) -> None:
         try:
-            self.set_result(_decided(done.result(), self._found, self._reference))
+            self.set_result(_decided(done.result(), self._job.found, self._job.reference))
         except PoolTimeout as error:
-            self.set_result(self._too_much(error))
-        except (WorkerDied, JobFailed) as error:
-            # A worker out of memory is the completion's doing; any other failure there is the grader's.
-            hungry = isinstance(error, WorkerDied) or "MemoryError" in str(error) or "RecursionError" in str(error)
-            self.set_result(self._too_much(error) if hungry else failure(f"rlvr/math-v1 failed with {error}"))
+            self.set_result(self._job.too_much(error))
+        except WorkerDied as error:
+            self._die(error)
+        except JobFailed as error:
+            hungry = "MemoryError" in str(error) or "RecursionError" in str(error)
+            self.set_result(self._job.too_much(error) if hungry else failure(f"rlvr/math-v1 failed with {error}"))
         except BaseException as error:
             self.set_exception(error)
 
-    def _too_much(self, error: Exception) -> Verdict:
-        return Verdict(0.0, False, "timeout", detail=_told(self._found, self._reference, f"not decided: {error}"))
+    def _die(self, error: WorkerDied) -> None:
+        """A worker that ran out of its time, or crashed on the sample, tells of the sample; a killed one does not."""
+        if error.exit_code not in (None, -signal.SIGKILL, -signal.SIGTERM):
+            self.set_result(self._job.too_much(error))
+        elif self._again:
+            self._again = False
+            self._job.start().add_done_callback(self._finish)
+        else:
+            self.set_result(failure(f"rlvr/math-v1 failed, for {error}"))
 
 
 def _decided(passed: bool, found: Commitment, reference: str) -> Verdict:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from .tokens import Token
 
 _ARTICLES = frozenset({"a", "an", "the"})
-_DROPPED = frozenset("{}\".,;:!?'`*")
+_DROPPED = frozenset("{}\".,;:!'`*")
 _OPTION_WORDS = frozenset({"option", "choice", "answer", "letter"})
 _OPTION_LETTERS = frozenset("ABCDEFGHIJ")
 _HEDGES = frozenset(

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import signal
+import threading
 from decimal import Decimal
 from fractions import Fraction
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,6 +16,7 @@ import pytest
 import rlvr
 from rlvr.verifiers.errors import UserError
 from rlvr.verifiers.math.verdict import check_reference, math, reference_text
+from rlvr.verifiers.pool import shared_pool
 from rlvr.verifiers.verdict import Verdict
 
 
@@ -181,3 +187,67 @@ def test_the_function_itself() -> None:
     verdict = math(r"\boxed{6}", "6")
     assert isinstance(verdict, Verdict)
     assert verdict.passed is True
+
+
+@pytest.mark.parametrize(
+    ("text", "reference"),
+    [
+        (r"\lim_{x\to 0^+}\frac{|x|}{x}", "1"),
+        (r"\lim_{x\to 0^{-}}\frac{|x|}{x}", "-1"),
+        (r"\lim_{x \to \infty}\frac{2x+1}{x}", "2"),
+    ],
+)
+def test_limits_from_either_side(text: str, reference: str) -> None:
+    assert boxed(text, reference).passed is True
+    assert boxed(text, "7").passed is False
+
+
+@pytest.mark.parametrize(
+    ("reference", "right", "wrong"),
+    [
+        ("2,3,3", ["3,2,3"], ["2,3", "2,2,3", "2,3,3,3"]),
+        ("1,2", ["1,2,2", "2 and 1"], ["1", "1,2,3"]),
+        ("(1,2)", ["1,2", "x=1, y=2"], ["1 and 2", "2,1", "x=1 or x=2"]),
+        ("[1,2]", ["[1, 2]", r"1\le x\le 2"], ["1,2", "(1,2)"]),
+        ("5", ["5."], ["!5", "5?"]),
+        ("Yes", ["yes", "Yes!"], ["Yes?"]),
+    ],
+)
+def test_what_lists_points_and_marks_say(reference: str, right: list[str], wrong: list[str]) -> None:
+    assert [text for text in right if not boxed(text, reference).passed] == []
+    assert [text for text in wrong if boxed(text, reference).passed] == []
+
+
+@pytest.mark.parametrize("seconds", [0, -1, float("nan"), float("inf"), "5", True, None])
+def test_a_limit_is_a_number_of_seconds(seconds: object) -> None:
+    with pytest.raises(UserError, match="seconds"):
+        rlvr.verify("rlvr/math-v1", completion=r"\boxed{5}", answer="5", seconds=seconds)
+
+
+def test_a_worker_killed_from_outside_is_not_the_completion_s_doing() -> None:
+    rlvr.verify("rlvr/math-v1", completion=r"\boxed{\int_0^1 x\,dx}", answer="1/2")
+    hopeless = r"\boxed{\sum_{k=1}^{10^9}\sin k^2}"
+    graded: list[rlvr.Verdict] = []
+    thread = threading.Thread(
+        target=lambda: graded.append(rlvr.verify("rlvr/math-v1", completion=hopeless, answer="5", seconds=30))
+    )
+    thread.start()
+    while thread.is_alive():
+        for process in busy_workers():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(process, signal.SIGKILL)
+        thread.join(0.05)
+    assert (graded[0].score, graded[0].status) == (None, "error")
+    right = rlvr.verify("rlvr/math-v1", completion=r"\boxed{\int_0^1 x\,dx}", answer="1/2")
+    assert right.passed is True
+
+
+def busy_workers() -> list[int]:
+    """The pool's workers that take processor time, and not the server that forks them."""
+    busy = []
+    for process in shared_pool().process_ids():
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+            if fields[0] == "R" and int(fields[11]) > 20:
+                busy.append(process)
+    return busy
