@@ -15,7 +15,9 @@ Boxes belong to one statement where only a short joint stands between them:
     anything else                                 a correction: the later box alone counts
 
 A box that is denied on the spot ("not \boxed{41}", "\boxed{41} is wrong", "... is what you would get if") is
-passed over.
+passed over, and so is one that is only asked about ("Is it \boxed{41}?"). A box in code or quotes that shows the
+format ("e.g. `\boxed{41}`") is none. An answer announced without a box and then called wrong leaves none, unless
+another one follows.
 """
 
 from __future__ import annotations
@@ -34,7 +36,7 @@ from .extraction import (
     resolve_think_style,
     without_prompt,
 )
-from .statements import Statement, emboldened, is_value, marked, phrased, tagged
+from .statements import Statement, emboldened, is_value, marked, phrased, retracted, tagged
 
 Joined = Literal["one", "list", "rival"]
 Source = Literal["box", "marker", "tag", "phrase", "bold", "whole", "last_number"]
@@ -42,6 +44,7 @@ NoAnswer = Literal[
     "the reasoning never closed",
     "the last box is empty or never closes",
     "every box is withdrawn",
+    "every answer is withdrawn",
     "too many boxes stand side by side",
     "the last answer is empty or was cut off",
     "there is no answer after the reasoning",
@@ -85,7 +88,7 @@ def commitment(
     region = answer_region(own, resolve_think_style(think, own, prompt))
     if region is None:
         return "the reasoning never closed"
-    found = boxes(region)
+    found, region = _without_hints(boxes(region), region)
     if found:
         return _boxed(region, found)
     return _announced(region) or _fallen_back(region, fallback) or "there is no answer after the reasoning"
@@ -114,9 +117,21 @@ def _announced(region: str) -> Commitment | NoAnswer | None:
         if found:
             if not found[-1].text:
                 return "the last answer is empty or was cut off"
+            if found[-1].withdrawn:
+                return _replaced(region, found[-1].end)
             texts = [statement.text for statement in found if statement.text]
             return _with_rivals(texts, _values_after(region, found[-1].end), "one", source)
     return None
+
+
+def _replaced(region: str, position: int) -> Commitment | NoAnswer:
+    """What is announced after the withdrawn answer that ends at `position`."""
+    tail = region[position:]
+    for source, read in _READERS:
+        found = [statement for statement in read(tail) if statement.text]
+        if found and not found[-1].withdrawn:
+            return Commitment(tuple(each.text for each in found), "rival" if len(found) > 1 else "one", source)
+    return "every answer is withdrawn"
 
 
 # Nothing shorter announces a value.
@@ -226,7 +241,47 @@ def _boxed(region: str, found: list[Box]) -> Commitment | NoAnswer:
 
 def _withdrawn(region: str, box: Box) -> bool:
     before = _DECORATION.sub(" ", region[max(box.start - 40, 0) : box.start])
-    return _DENIED.search(before) is not None or _WITHDRAWN.match(region[box.end : box.end + 120]) is not None
+    return (
+        _DENIED.search(before) is not None
+        or _WITHDRAWN.match(region[box.end : box.end + 120]) is not None
+        or retracted(region, box.end)
+        or (_ASKED.match(region, box.end) is not None and _QUESTION.match(_sentence(region, box.start)) is not None)
+    )
+
+
+_ASKED = re.compile(r"[\s$*_)}\]\\`\"']{0,8}\?")
+_QUESTION = re.compile(
+    r"\W*(?:(?:so|but|and|hmm|wait|then),?\s)?(?:is|are|was|could|can|does|would|should|might|what\sif)\b",
+    re.IGNORECASE,
+)
+_HINT = re.compile(r"\bformat(?:s|ted)?\b|\be\.\s?g\.|\bfor\s(?:example|instance)\b|\bsuch\sas\b", re.IGNORECASE)
+_HINT_BREAK = re.compile(r"(?<!e\.g)(?<!i\.e)[.!?]\s|\n")
+_QUOTE_BEFORE = re.compile(r"[`\"“'‘]\$?\Z")
+_QUOTE_AFTER = re.compile(r"\$?[.,]?[`\"”'’]")
+
+
+def _sentence(region: str, position: int) -> str:
+    """What of the sentence stands before `position`, at most 200 characters."""
+    before = region[max(position - 200, 0) : position]
+    breaks = list(_HINT_BREAK.finditer(before))
+    return before[breaks[-1].end() :] if breaks else before
+
+
+def _without_hints(found: list[Box], region: str) -> tuple[list[Box], str]:
+    """The boxes that do not just show the format, and the region with blanks in place of those that do."""
+    if not _HINT.search(region):
+        return found, region
+    kept: list[Box] = []
+    pieces: list[str] = []
+    position = 0
+    for box in found:
+        quoted = _QUOTE_BEFORE.search(region, max(box.start - 2, 0), box.start) and _QUOTE_AFTER.match(region, box.end)
+        if quoted and _HINT.search(_sentence(region, box.start)):
+            pieces += [region[position : box.start], " " * (box.end - box.start)]
+            position = box.end
+        else:
+            kept.append(box)
+    return kept, "".join([*pieces, region[position:]])
 
 
 def _joint(region: str, left: Box, right: Box) -> Joined | None:

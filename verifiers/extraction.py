@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Literal, get_args
 
 from .errors import UserError
@@ -101,8 +102,9 @@ def _last_written(template: str) -> str:
 def resolve_think_style(think: str, completion: str, prompt: object = None) -> ThinkStyle:
     """`think`, or the style that "auto" stands for here.
 
-    That is "prefilled" if the prompt ends with an open `<think>`, "generated" if the completion opens a block,
-    and "none" if neither.
+    The prompt comes first: "prefilled" if it ends with an open `<think>`, "none" if it ends with an empty block,
+    "generated" if it mentions `<think>` anywhere else. Where it shows nothing, the completion decides: "generated"
+    if it opens a block, else "none".
 
     Args:
         think: the think style.
@@ -118,19 +120,126 @@ def resolve_think_style(think: str, completion: str, prompt: object = None) -> T
     texts = _texts(prompt)
     if texts and _OPEN_AT_END.search(texts[-1]):
         return "prefilled"
+    if texts and _CLOSED_AT_END.search(texts[-1]):
+        return "none"
+    if any(THINK_OPEN in text for text in texts):
+        return "generated"
     return "generated" if any(not tag.closing for tag in tags(completion, "think")) else "none"
 
 
 def without_prompt(completion: str, prompt: object) -> str:
     """The completion without verbatim copies of the prompt, whose tags, boxes and numbers are not the model's own.
 
-    Of chat messages, copies of each are left out. A prompt of under 12 characters stays where it stands.
+    Of chat messages, copies of each are left out; a prompt of under 12 characters stays where it stands. So are
+    copies of a part of it, if that holds a box, a marker, a tag or an announced answer (a copy of other text
+    announces nothing, and stays):
+
+    - its sentences and lines of at least 12 characters; one that is nothing but a formula of words, such as
+      "The answer is 8.", which a solution may well end with too, only together with the sentence before it;
+    - what the completion has in common with its beginning, from 20 characters, up to the last whole sentence;
+    - all of the completion, or all after its reasoning, if the prompt holds it, or holds all but one word of it.
     """
     for text in _texts(prompt):
         copied = text.strip()
         if len(copied) >= _SHORTEST_QUOTABLE:
-            completion = completion.replace(copied, "\n")
+            completion = _without_piece(completion, copied)
+            completion = _without_parts(completion, copied)
     return completion
+
+
+# ---- copies of a part of the prompt
+
+_SHORTEST_ECHO = 20
+_MOST_PIECES = 300
+_LONGEST_CHANGE = 30
+_PIECE_END = re.compile(r"[.!?][)\"'`*”]{0,3}\s+|\n\s*")
+_MISTAKABLE = re.compile(
+    r"\\(?:boxed|fbox)(?![A-Za-z])|####|</?(?:answer|think)>|\b(?:ans|answers?|option|choice)\b[^.\n]{0,80}?(?:\bis\b|\bare\b|[:=])",
+    re.IGNORECASE,
+)
+# What is left of a sentence without its boxes, commands and the words of every announcement says what it is about.
+_EVERYDAY = re.compile(
+    r"</?\w{1,20}>|\\(?:boxed|fbox)\s*\{[^{}]*\}|\\[A-Za-z]+"
+    r"|\b(?:the|my|our|your|final|correct|right|answers?|ans|result|solution|option|choice|is|are|was|equals|to|be|so|thus"
+    r"|hence|therefore|then|and|we|i|get|gives?|have|has|she|he|it|they|there|that|this|which|a|an|of|in|total)\b",
+    re.IGNORECASE,
+)
+_TELLING = re.compile(r"[^\W\d_]{2,}")
+
+
+def _is_mistakable(text: str) -> bool:
+    return _MISTAKABLE.search(text) is not None
+
+
+def _is_everyday(text: str) -> bool:
+    return _TELLING.search(_EVERYDAY.sub(" ", text)) is None
+
+
+def _without_parts(completion: str, prompt: str) -> str:
+    if not _is_mistakable(prompt) or not _is_mistakable(completion):
+        return completion
+    answer = completion.rpartition(THINK_CLOSE)[2]
+    if _is_echo(answer.strip(), prompt):
+        return completion[: len(completion) - len(answer)]
+    begin = len(completion) - len(completion.lstrip())
+    shared = _shared_length(completion[begin:], prompt)
+    if shared >= _SHORTEST_ECHO:
+        ends = [end.end() for end in _PIECE_END.finditer(prompt, 0, shared)]
+        if ends and _is_mistakable(prompt[: ends[-1]]):
+            completion = "\n" + completion[begin + ends[-1] :]
+    for piece in _mistakable_pieces(prompt):
+        completion = _without_piece(completion, piece)
+    return completion
+
+
+def _shared_length(left: str, right: str) -> int:
+    pairs = enumerate(zip(left, right, strict=False))
+    return next((position for position, (one, other) in pairs if one != other), min(len(left), len(right)))
+
+
+def _is_echo(text: str, prompt: str) -> bool:
+    """Whether the prompt holds the text, or all of it but a word that is in no box."""
+    if len(text) < _SHORTEST_ECHO or not _is_mistakable(text):
+        return False
+    if text in prompt:
+        return not _is_everyday(text)
+    before = _shared_length(text, prompt)
+    after = _shared_length(text[before:][::-1], prompt[before:][::-1])
+    changed = text[before : len(text) - after]
+    if max(len(text), len(prompt)) - before - after > _LONGEST_CHANGE or not changed.replace("-", "").isalpha():
+        return False
+    contents = [box.content for box in boxes(text)]
+    return bool(contents) and contents == [box.content for box in boxes(prompt)]
+
+
+@lru_cache(maxsize=16)  # a group of completions shares its prompt
+def _mistakable_pieces(prompt: str) -> tuple[str, ...]:
+    """The sentences and lines of the prompt whose copies could be taken for an answer."""
+    pieces: list[str] = []
+    before = start = 0
+    for end in [*(end.end() for end in _PIECE_END.finditer(prompt)), len(prompt)]:
+        piece = prompt[start:end].strip()
+        if _is_mistakable(piece):
+            if _is_everyday(piece):
+                piece = prompt[before:end].strip()
+            if len(piece) >= _SHORTEST_QUOTABLE and not _is_everyday(piece):
+                pieces.append(piece)
+        before, start = start, end
+    return tuple(dict.fromkeys(pieces))[-_MOST_PIECES:]
+
+
+def _without_piece(completion: str, piece: str) -> str:
+    """The completion without the copies of the piece that do not break off within a word or a number."""
+    kept = []
+    position = 0
+    while (found := completion.find(piece, position)) >= 0:
+        end = found + len(piece)
+        broken = (piece[-1].isalnum() and re.match(r"[.,]?\w", completion[end : end + 2])) or (
+            piece[0].isdigit() and completion[max(found - 1, 0) : found].isdigit()
+        )
+        kept.append(completion[position : end if broken else found] + ("" if broken else "\n"))
+        position = end
+    return "".join([*kept, completion[position:]])
 
 
 def _texts(prompt: object) -> list[str]:

@@ -24,11 +24,40 @@ _WORD = re.compile(r"\w")
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """An announced answer: its text, empty if it was cut off, and where in the whole text it stands."""
+    """An announced answer.
+
+    Attributes:
+        text: what it says, empty if it was cut off.
+        start: where in the whole text its announcement begins.
+        end: where it ends.
+        withdrawn: whether what follows says that it is wrong.
+    """
 
     text: str
     start: int
     end: int
+    withdrawn: bool = False
+
+
+_RETRACTION = re.compile(
+    r"""
+    [\s$*})\]\\,;.!"'`-]*+
+    (?:(?:but|oh|wait|no|hmm+|actually|sorry|oops|however|hold\son|which|this|that|it|(?:the|my|this|that)\sanswer)
+       \b[,.!…]*+\s++)*
+    (?:(?:is|was|must\sbe|has\sto\sbe|(?:that|it|this)['’]s)\s(?:(?:clearly|obviously|definitely|just)\s)?
+       (?:wrong|incorrect|mistaken|a\smistake|not\s(?:correct|right|the\s(?:correct|right)\sanswer|the\sanswer))
+      |(?:isn|wasn)['’]t\s(?:correct|right)
+      |(?:cannot|can['’]t)\sbe\s(?:right|correct)
+      |scratch\sthat)\b
+    (?!\s(?:if|only|unless|for|to)\b|[^.!\n]{0,40}\?)
+    """,
+    re.VERBOSE | re.IGNORECASE,
+)
+
+
+def retracted(text: str, position: int) -> bool:
+    """Whether the text goes on at `position` by saying that what stands before it is wrong."""
+    return _RETRACTION.match(text, position, position + 200) is not None
 
 
 # ---- by a marker
@@ -52,16 +81,16 @@ def marked(text: str) -> list[Statement]:
     """What the rest of the line after the last `####` says."""
     found = list(_MARKER.finditer(text))[-_MOST_PLACES:]
     end = len(text.rstrip())
-    return _latest(text, (_marked(line, is_last=line.end() >= end) for line in reversed(found)))
+    return _latest(text, (_marked(text, line, is_last=line.end() >= end) for line in reversed(found)))
 
 
-def _marked(line: re.Match[str], *, is_last: bool) -> Statement | None:
+def _marked(text: str, line: re.Match[str], *, is_last: bool) -> Statement | None:
     answer = bare(line.group(1))
     if not (is_last or is_value(answer)) or _ANNOUNCED.search(answer):
         return None
     if not answer and not is_last:
         return None
-    return Statement(answer, line.start(), line.end())
+    return Statement(answer, line.start(), line.end(), retracted(text, line.end()))
 
 
 # ---- between tags
@@ -78,13 +107,15 @@ def tagged(text: str) -> list[Statement]:
             pairs.append(Statement("", tag.start, len(text)))
         elif found[position + 1].closing:
             close = found[position + 1]
-            pairs.append(Statement(_inside(text[tag.end : close.start]), tag.start, close.end))
+            inside = _inside(text[tag.end : close.start])
+            pairs.append(Statement(inside, tag.start, close.end, retracted(text, close.end)))
     return _latest(text, reversed(pairs))
 
 
 def _inside(text: str) -> str:
     announced = phrased(text)
-    return announced[-1].text if announced else bare(text)
+    # An announcement within mathematics belongs to the formula, which is read as a whole.
+    return announced[-1].text if announced and text[announced[-1].start] not in "\\$" else bare(text)
 
 
 # ---- in words
@@ -95,7 +126,7 @@ _ANNOUNCED = re.compile(
     (?:\s(?:option|choice))?
     (?:\s(?:to|for|of|in)\s[^.\n:;?!$=]{1,60}?)?
     (?:,\s\w{1,12}(?:\s\w{1,12})?,)?
-    [*_)"'`]{0,4}\s?
+    [*_)}"'`]{0,4}\s?
     (?:\b(?:is|are|was|equals|(?:would|must|should|will|has\sto)\sbe|comes\sout\s(?:to|as))\b|[=:：])
     [\s*_:：]*+
     |
@@ -153,6 +184,11 @@ def _phrases(text: str, found: list[re.Match[str]], *, remarks: bool) -> Iterato
     for announced in reversed(found):
         lead = _LEAD.search(text, max(announced.start() - 60, 0), announced.start())
         start = lead.start() if lead else announced.start()
+        if command := _TEXT_COMMAND.search(text, max(start - 100, 0), start):
+            start, closing = _formula_around(text, command.start())
+            yield _formula_phrase(text, start, announced.end(), limit, closing)
+            limit = start
+            continue
         yield _phrase(text, start, announced.end(), limit, remarks=remarks)
         limit = start
 
@@ -166,13 +202,73 @@ def _phrase(text: str, start: int, begin: int, limit: int, *, remarks: bool) -> 
     if _NEGATED.match(text, begin) or bool(_REMARK.match(text, begin)) > remarks:
         return None
     end = _sentence_end(text, begin, limit)
-    answer = bare(_main_clause(text[begin:end]))
+    if text[end : end + 1] == "?":
+        return None
+    clause = _main_clause(text[begin:end])
+    if begin + len(clause) == end:
+        clause = _without_exclamation(clause + text[end : end + 1]) if text[end : end + 1] == "!" else clause
+    answer = bare(clause)
     if not answer and (end < len(text) or limit < len(text)):
         return None
-    return Statement(answer, start, end)
+    withdrawn = retracted(text, end) or retracted(text, min(begin + len(clause), end))
+    return Statement(answer, start, end, withdrawn)
 
 
-_STOP = re.compile(r"\$\$?|\\[\[(]|\\.|[.!?](?=[\s*_\"'”`)]|\Z)|[\n。]", re.DOTALL)
+_TEXT_COMMAND = re.compile(r"\\(?:text[a-z]{0,2}|mathrm|mathbf|mbox)\s?\{[^{}$\\\n]*+\Z")
+_DELIMITER = re.compile(r"\$\$?|\\[\[\]()]|\n\n")
+
+
+def _formula_around(text: str, position: int) -> tuple[int, str]:
+    """Where the formula that `position` is in begins, and the sign that ends it; `position` and "" if in none."""
+    begin, closing = position, ""
+    for sign in _DELIMITER.finditer(text, max(position - 200, 0), position):
+        if closing:
+            closing = "" if sign.group() in (closing, "\n\n") else closing
+        elif sign.group() == "$":
+            begin, closing = sign.start(), "$"
+        else:
+            begin, closing = sign.start(), _CLOSING.get(sign.group(), "")
+    return (begin, closing) if closing else (position, "")
+
+
+def _formula_phrase(text: str, start: int, begin: int, limit: int, closing: str) -> Statement | None:
+    r"""What is announced inside a `\text{...}`, either there or behind it."""
+    last = min(limit, begin + _LONGEST)
+    outside = text[begin : begin + 1] == "}" or "}" in text[max(begin - 4, start) : begin]
+    begin += text[begin : begin + 1] == "}"
+    blank = _BLANK.match(text, begin, last)
+    begin = blank.end() if blank else begin
+    if _NEGATED.match(text, begin):
+        return None
+    if not outside:
+        end = text.find("}", begin, last)
+    elif closing:
+        end = text.find(closing, begin, last)
+    else:
+        end = _sentence_end(text, begin, last)
+    end = last if end < 0 else end
+    answer = bare(text[begin:end])
+    if not answer and end < len(text):
+        return None
+    after = end + len(closing) if closing and text.startswith(closing, end) else end
+    return Statement(answer, start, after, retracted(text, after))
+
+
+_BLANK = re.compile(r"(?:\s|\\[,;:! ]|\\q?quad\b|~)*+")
+_FACTORIAL = re.compile(r"(?:(?<![\w\\])[a-z]|(?<!\\)\((?!\w\))[^(),]{1,60}\))!\Z")
+
+
+def _without_exclamation(text: str) -> str:
+    """The sentence without the exclamation marks at its end, unless they are a factorial's, as in n! or (n-1)!.
+
+    After a number they are taken for an exclamation; a formula's sign stands in mathematics.
+    """
+    return text if _FACTORIAL.search(text) else text.rstrip("!")
+
+
+_STOP = re.compile(
+    r"\$\$?|\\[\[(]|\\.|[.?](?=[\s*_\"'”`)]|\Z)|!(?=[\s*_\"'”`)]|\Z)(?!\s?[=+/×·<]|\s[a-z])|[\n。]", re.DOTALL
+)
 _CLOSING = {"$$": "$$", "\\[": "\\]", "\\(": "\\)"}
 
 
@@ -226,6 +322,7 @@ def emboldened(text: str) -> list[Statement]:
         return []
     begin = end.rfind("**", max(len(end) - 300, 0), len(end) - 2)
     answer = end[begin + 2 : -2]
+    answer = _without_exclamation(answer)
     if begin < 0 or "\n" in answer or _JOINED.search(end, max(begin - 20, 0), begin):
         return []
     return [Statement(bare(answer), begin, len(end))] if bare(answer) else []
@@ -234,6 +331,7 @@ def emboldened(text: str) -> list[Statement]:
 # ---- what they share
 
 _EMPHASISED = re.compile(r"(?<!\w)\*\*(?=\S)([^*\n]+)(?<=\S)\*\*(?!\w)")
+_EXCLAIMED_WORD = re.compile(r"(?<![\\A-Za-z])[^\W\d_]{2,}!+\Z")
 _ASIDE = re.compile(
     r"\$[^$]*+\$|\\\([^\\]*+\\\)|"
     r"(?P<aside>(?:[,;]?\s+\(?|,)(?:because|since|which|but|so|therefore|hence|not|rather\s+than|instead\s+of|as\s+"
@@ -244,10 +342,15 @@ _WRAPPERS = (("$$", "$$"), ("$", "$"), ("\\(", "\\)"), ("\\[", "\\]"), ("`", "`"
 
 
 def bare(text: str) -> str:
-    """The text without the emphasis, punctuation, quotes and mathematics delimiters around it."""
+    """The text without the emphasis, punctuation, quotes and mathematics delimiters around it.
+
+    An exclamation mark stays after all but a word, since it makes a number a factorial.
+    """
     text = _EMPHASISED.sub(r"\1", text)
     while True:
-        stripped = text.strip().strip("*").rstrip(",;:.!").strip()
+        stripped = text.strip().strip("*").rstrip(",;:.").strip()
+        if stripped.endswith("!") and _EXCLAIMED_WORD.search(stripped, max(len(stripped) - 40, 0)):
+            stripped = stripped.rstrip("!")
         for left, right in _WRAPPERS:
             inner = stripped[len(left) : -len(right)]
             if len(stripped) >= len(left + right) and stripped == left + inner + right and left not in inner:

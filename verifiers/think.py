@@ -14,9 +14,10 @@ def think(completion: str, think: str = "generated", prompt: object = None) -> V
 
     - "generated": `<think>`, some text, `</think>`, some text; each tag once, and only white space before it.
     - "prefilled": some text, `</think>`, some text; the prompt holds the opening tag.
-    - "none": no tag at all.
-    - "auto": "prefilled" if `prompt` ends with `<think>`, else "generated" if the completion opens a block, else
-      "none".
+    - "none": some text and no tag at all.
+    - "auto": "prefilled" if `prompt` ends with `<think>`, "generated" if it mentions `<think>` anywhere else. Only
+      where it does neither, the completion decides: "generated" if it opens a block, else "none". Without a prompt
+      the policy thus chooses its style; name the style to demand one.
 
     Tags that are only talked about, in code or quotes, are none (`tags` has the rules), and neither are those of
     a copy of the prompt. Text without a visible character is no text. The score is 1 or 0, and `detail` says
@@ -43,7 +44,9 @@ def has_text(text: str) -> bool:
 def _broken_rule(completion: str, think: str) -> str | None:
     found = tags(completion, "think")
     if think == "none":
-        return "there are think tags, and there should be none" if found else None
+        if found:
+            return "there are think tags, and there should be none"
+        return None if has_text(completion) else "there is no text"
     closed = [tag for tag in found if tag.closing]
     opened = len(found) - len(closed)
     if opened != (1 if think == "generated" else 0):

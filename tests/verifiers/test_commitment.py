@@ -278,6 +278,138 @@ def test_copies_of_the_prompt_are_no_answer():
     assert one(rf"\boxed{{42}} {prompt}") == "4"
 
 
+@pytest.mark.parametrize(
+    ("completion", "answer"),
+    [
+        # A factorial in mathematics, between tags and behind a marker.
+        ("The answer is $5!$.", "5!"),
+        ("<answer>5!</answer>", "5!"),
+        ("<answer>$5!$</answer>", "5!"),
+        ("#### 5!", "5!"),
+        (r"Answer: \(5!\)", "5!"),
+        (r"Answer: \(5!\)!", "5!"),
+        ("**$5!$**", "5!"),
+        ("**n!**", "n!"),
+        (r"\boxed{5!}", "5!"),
+        ("The answer is n!", "n!"),
+        ("The answer is (n-1)!", "(n-1)!"),
+        ("The answer is 5! = 120.", "5! = 120"),
+        ("The answer is 5!.", "5!"),
+        # An exclamation.
+        ("The answer is 42!", "42"),
+        ("The answer is 42! Great.", "42"),
+        ("The answer is **42!**", "42"),
+        ("So there are **42!**", "42"),
+        ("The answer is $42$!", "42"),
+        ("The answer is (C)!", "(C)"),
+        ("#### Paris!", "Paris"),
+    ],
+)
+def test_factorials_and_exclamations(completion, answer):
+    assert one(completion) == answer
+
+
+@pytest.mark.parametrize(
+    ("completion", "answer"),
+    [
+        (r"$\text{Answer: } 3$", "3"),
+        (r"\[\text{The answer is } 5\]", "5"),
+        ("\\[\n\\text{The answer is }\n5\n\\]\nDone.", "5"),
+        (r"$$\textbf{Answer: } \frac12$$", r"\frac12"),
+        (r"\(\mathrm{Answer}: 3\) as expected.", "3"),
+        (r"$x + 2 = 5, \text{ so the answer is } x = 3$. Done.", "x = 3"),
+        (r"\textbf{Answer: } $3$.", "3"),
+        (r"\textbf{Answer: 3}", "3"),
+        (r"**Answer:** \(\text{Answer: } 3\)", "3"),
+        (r"<answer>\text{Answer: } 3</answer>", r"\text{Answer: } 3"),
+        (r"$\text{The answer is not } 3$", None),
+    ],
+)
+def test_announcements_within_mathematics(completion, answer):
+    assert one(completion) == answer
+
+
+@pytest.mark.parametrize(
+    ("completion", "answer"),
+    [
+        ("The answer is 5. Wait, that is wrong.", None),
+        ("The answer is 5, but that is wrong.", None),
+        ("The answer is 5. Hmm, no, that's not right.", None),
+        ("#### 5\nThat is not right.", None),
+        ("<answer>5</answer> Actually, this is incorrect.", None),
+        (r"\boxed{5}. No, that is wrong.", None),
+        (r"\boxed{5}. Sorry, that's not right.", None),
+        ("#### 5\nThat is not right. The answer is 6.", "6"),
+        ("The answer is 5. Wait, that is wrong. The answer is 6.", "6"),
+        ("The answer is 5. Wait, let me double-check: 2 + 3 = 5, yes, it is right.", "5"),
+        ("The answer is 5. That is not the only way to see it.", "5"),
+        ("The answer is 5. Is that wrong? No.", "5"),
+        ("The answer is 5. Wait, is that correct? Yes.", "5"),
+        # Questions.
+        ("Is the answer 5?", None),
+        ("Is the answer is 5?", None),
+        ("Could the answer be 5?", None),
+        (r"Is it \boxed{5}?", None),
+        (r"What is it? It is \boxed{5}.", "5"),
+        # Hints at the format.
+        (r"The format is `\boxed{5}`", None),
+        (r'Write it in a box, e.g. "\boxed{5}".', None),
+        (r"For example, the answer is `\boxed{5}`", None),
+        (r"The answer is 42. The format was to be `\boxed{5}`.", "42"),
+        (r"\boxed{42} is written in a box, such as `\boxed{5}`.", "42"),
+        (r"For example, 2 + 2 = 4. The answer is `\boxed{5}`.", "5"),
+        (r"In the required format: \boxed{5}", "5"),
+    ],
+)
+def test_what_is_withdrawn_asked_or_shown_is_no_answer(completion, answer):
+    assert one(completion) == answer
+
+
+def test_a_withdrawal_is_named():
+    assert commitment("#### 5\nThat is wrong.", fallback="whole") == "every answer is withdrawn"
+
+
+EXAMPLE = r"Solve the task and put the answer in a box. For example, \boxed{5}. Now then: how many legs have 6 cats?"
+
+
+@pytest.mark.parametrize(
+    "completion",
+    [
+        *(EXAMPLE, EXAMPLE[:-1], EXAMPLE[:80], EXAMPLE[30:80], EXAMPLE[50:], r"For example, \boxed{5}."),
+        *(EXAMPLE.replace("legs", "tails"), EXAMPLE.replace("example", "instance"), EXAMPLE + " I do not know."),
+        *(EXAMPLE[:80] + " and so on.", rf"<think>Hm.</think>{EXAMPLE[:80]}", "They say: " + EXAMPLE[44:67] + " Well."),
+    ],
+)
+def test_a_part_of_the_prompt_is_no_answer(completion):
+    assert one(completion, prompt=EXAMPLE) is None
+    assert one(completion, prompt=[{"role": "user", "content": EXAMPLE}]) is None
+    assert one(rf"{completion} So it is \boxed{{24}}.", prompt=EXAMPLE) == "24"
+
+
+@pytest.mark.parametrize(
+    ("prompt", "completion", "answer"),
+    [
+        (r"What is 6*7? Put the final answer in \boxed{}.", r"The final answer is \boxed{42}.", "42"),
+        (r"What is 6*7? End with: The final answer is \boxed{}", r"The final answer is \boxed{42}", "42"),
+        (r"The final answer is \boxed{X}: write it like this.", r"The final answer is \boxed{42}", "42"),
+        ("The final answer is what I want. What is 6*7?", "The final answer is 42.", "42"),
+        ("What is 6*7? The answer is", "The answer is 42", "42"),
+        ("Hint: the answer is 4", "Hint: the answer is 42", "42"),
+        # Worked examples end in the words that every solution ends in.
+        ("Q: 3+5? 3 and 5 make 8. The answer is 8.\nQ: 2+6?", "2 and 6 make 8. The answer is 8.", "8"),
+        ("Q: 3+5?\nA: 3 and 5.\n#### 8\nQ: 2+6?\nA:", "2 and 6.\n#### 8", "8"),
+        (
+            "Format:\n<think>\n...\n</think>\n<answer>\n...\n</answer>",
+            "<think>\n6*7\n</think>\n<answer>\n42\n</answer>",
+            "42",
+        ),
+        (r"Q: 3+5? Counting on, \boxed{8}. Q: 2+6?", r"So we have \boxed{8}.", "8"),
+    ],
+)
+def test_a_prompt_never_costs_a_right_answer(prompt, completion, answer):
+    assert one(completion, prompt=prompt) == answer
+
+
 def test_think_styles():
     assert one(r"\boxed{41}</think>\boxed{42}", think="prefilled") == "42"
     assert one(r"\boxed{42}", think="prefilled") is None

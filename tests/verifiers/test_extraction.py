@@ -96,7 +96,9 @@ def test_the_think_style_of_a_chat_template_or_a_rendered_prompt(template, style
         ("a</think>b", [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "<think>"}], "prefilled"),
         ("<think>a</think>b", "Hi.", "generated"),
         ("<think>a</think>b", None, "generated"),
-        ("b", "Think in <think> tags.", "none"),
+        ("b", "Think in <think> tags.", "generated"),
+        ("b", [{"role": "system", "content": "Use <think>."}, {"role": "user", "content": "Hi"}], "generated"),
+        ("<think>a</think>b", "Hi.<think>\n\n</think>\n\n", "none"),
         ("write `<think>`", None, "none"),
         ("b", 7, "none"),
         ("b", [7, {"content": None}], "none"),
@@ -114,6 +116,19 @@ def test_copies_of_the_prompt_are_left_out():
     assert without_prompt("6*7", "6*7") == "6*7"
     assert without_prompt("What is 6*7?", prompt) == "What is 6*7?"
     assert without_prompt("a", None) == "a"
+
+
+def test_lines_of_the_prompt_that_announce_nothing_stay():
+    prompt = "There are 6 rows of 7 chairs. How many chairs are there? Answer in \\boxed{}, as in \\boxed{1}."
+    solution = "There are 6 rows of 7 chairs. That makes \\boxed{42}."
+    assert without_prompt(solution, prompt) == solution
+    assert without_prompt("There are 6 rows of 7 chairs.", prompt) == "There are 6 rows of 7 chairs."
+
+
+def test_megabytes_of_a_prompts_sentences():
+    prompt = "For example, \\boxed{5}. " * 50_000 + "Now you."
+    assert without_prompt(prompt[:-4], prompt) == ""
+    assert "5" not in without_prompt("x" + prompt + "y", prompt.replace("Now", "And"))
 
 
 # None for no box at all, and "" for one that is empty or never closes.
@@ -233,7 +248,7 @@ def test_boxes_of_any_text(pieces):
     position = 0
     for box in boxes(text):
         assert position <= box.start < box.end <= len(text)
-        assert text[box.start : box.end].startswith((r"\boxed", r"\fbox"))
+        assert text[box.start : box.end].lstrip("\\").startswith(("boxed", "fbox"))
         assert box.content is None or box.content == box.content.strip() != ""
         position = box.end
 

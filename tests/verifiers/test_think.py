@@ -32,7 +32,9 @@ from rlvr.verifiers import UserError, verify
         ("prefilled", " </think>b", "the reasoning is empty"),
         ("prefilled", "a</think> ", "nothing follows"),
         ("none", "a", None),
-        ("none", "", None),
+        ("none", "", "there is no text"),
+        ("none", " \u200b\n", "there is no text"),
+        ("auto", "", "there is no text"),
         ("none", "<think>a</think>b", "there should be none"),
         ("none", "a</think>", "there should be none"),
         ("none", "the tag `<think>` is not used", None),
@@ -76,6 +78,13 @@ def test_auto_with_a_prompt_that_opens_the_reasoning(prompt):
     assert verify("rlvr/think-v1", completion="a</think>b", think="auto", prompt=prompt).passed
     assert not verify("rlvr/think-v1", completion="b", think="auto", prompt=prompt).passed
     assert not verify("rlvr/think-v1", completion="<think>a</think>b", think="auto", prompt=prompt).passed
+
+
+def test_auto_with_a_prompt_that_asks_for_tags():
+    prompt = [{"role": "system", "content": "Think in <think> tags."}, {"role": "user", "content": "2+3?"}]
+    for completion in ("5", "", "a</think>5"):
+        assert not verify("rlvr/think-v1", completion=completion, think="auto", prompt=prompt).passed
+    assert verify("rlvr/think-v1", completion="<think>a</think>5", think="auto", prompt=prompt).passed
 
 
 def test_tags_of_the_prompt_are_not_the_completions():
