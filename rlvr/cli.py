@@ -27,6 +27,7 @@ from .trainers.passk import pass_at_k
 from .verifiers import UserError
 from .verifiers.nearest import did_you_mean
 from .verify_command import verify_command
+from .writing import writing
 
 if TYPE_CHECKING:
     from .trainers.loop import Trainer
@@ -48,7 +49,9 @@ def main() -> None:
         app()
     except UserError as error:
         _refuse(str(error))
-    except (FileExistsError, IsADirectoryError, NotADirectoryError, PermissionError) as error:
+    except OSError as error:
+        if error.filename is None:
+            raise
         _refuse(f"The path {str(error.filename)!r} cannot be used ({error.strerror}); name another one.")
 
 
@@ -74,7 +77,7 @@ def train(
         from .trainers.loop import Trainer
         from .trainers.progress import ConsoleReporter, evaluation_table
 
-    with ConsoleReporter(console) as reporter:
+    with writing(run_dir), ConsoleReporter(console) as reporter:
         trainer = Trainer(settings, run_dir, reporter, resume=resume is not None)
         save_config(settings.model_copy(update={"run_dir": str(run_dir)}), run_dir / "config.yaml")
         reporter.say(f"run directory {run_dir}")
@@ -130,7 +133,7 @@ def eval(
     )
     engine = HFEngine(loaded.model, loaded.eos_ids, loaded.tokenizer.pad_token_id, max_batch=batch_size)
     rows = out or Path("runs") / "eval" / f"{env.replace('/', '_')}-{time.strftime('%Y%m%d-%H%M%S')}.jsonl"
-    with ConsoleReporter(console) as reporter:
+    with writing(rows), ConsoleReporter(console) as reporter:
         evaluation = evaluate(
             engine,
             loaded.tokenizer,

@@ -7,8 +7,10 @@ import importlib.resources
 import importlib.util
 import reprlib
 import sys
+import traceback
 import typing
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -87,13 +89,14 @@ def _import_module(name: str) -> None:
     missing = f"There is no module {name!r} to import; give a module or the path of a .py file."
     if not all(part.isidentifier() for part in name.split(".")):
         raise UserError(missing)
-    try:
-        importlib.import_module(name)
-    except ModuleNotFoundError as error:
-        # A module that is there but lacks one of its own has a traceback that says so.
-        if not _covers(name, str(error.name)):
+    with _explained(name):
+        try:
+            importlib.import_module(name)
+        except ModuleNotFoundError as error:
+            # Or else it is there and lacks one of its own.
+            if _covers(name, str(error.name)):
+                raise UserError(missing) from None
             raise
-        raise UserError(missing) from None
 
 
 def _import_file(path: Path) -> None:
@@ -110,10 +113,37 @@ def _import_file(path: Path) -> None:
     module = importlib.util.module_from_spec(spec)
     sys.modules[path.stem] = module
     try:
-        spec.loader.exec_module(module)
+        with _explained(str(path)):
+            spec.loader.exec_module(module)
     except BaseException:
         del sys.modules[path.stem]
         raise
+
+
+@contextmanager
+def _explained(name: str) -> Iterator[None]:
+    """Turns what goes wrong while `name` is imported into a sentence that says where."""
+    try:
+        yield
+    except UserError:
+        raise
+    except (Exception, SystemExit) as error:
+        reason = error.msg if isinstance(error, SyntaxError) else str(error)
+        what = f"{type(error).__name__}: {' '.join(reason.split())[:300]}".rstrip(": ")
+        raise UserError(f"{name!r} cannot be imported ({_place(error)}: {what}); mend it.") from error
+
+
+def _place(error: BaseException) -> str:
+    """File and line of what was imported that an exception came from, and not of a library that it called."""
+    if isinstance(error, SyntaxError) and error.filename:
+        return f"{error.filename}:{error.lineno}"
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith("<frozen")]
+    frames = [frame for frame in frames if frame.filename not in (__file__, importlib.__file__)]
+    if not frames:
+        return "before its first line"
+    folder = Path(frames[0].filename).parent
+    last = [frame for frame in frames if Path(frame.filename).parent == folder][-1]
+    return f"{last.filename}:{last.lineno}"
 
 
 def _apply(content: dict[str, Any], override: str) -> str:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from .verifiers import UserError
+from .verifiers.errors import kind_of
 from .verifiers.nearest import did_you_mean
 
 
@@ -27,22 +28,44 @@ class Row:
     expected: bool | None
 
 
-def read_rows(path: Path, columns: Mapping[str, str]) -> Iterator[Row]:
+class Lines:
+    """The lines of a file, which can be gone through more than once; those of a pipe are kept in memory.
+
+    Raises:
+        UserError: there is no such file.
+    """
+
+    def __init__(self, path: Path) -> None:
+        if not path.exists() or path.is_dir():
+            raise UserError(f"There is no file {str(path)!r} to score; give a file with a JSON object a line.")
+        self.path = path
+        self._kept = None if path.is_file() else path.read_bytes().splitlines(keepends=True)
+
+    def __iter__(self) -> Iterator[bytes]:
+        if self._kept is not None:
+            yield from self._kept
+            return
+        with self.path.open("rb") as file:
+            yield from file
+
+
+def read_rows(lines: Lines, columns: Mapping[str, str]) -> Iterator[Row]:
     """The rows of a file with a JSON object a line; empty lines are skipped.
 
     Args:
-        path: the file.
+        lines: the file's.
         columns: for a field, the key under which the file has it, where that is another one.
 
     Raises:
-        UserError: there is no such file, or a line is no object, lacks a column or has no text as completion.
+        UserError: a line is no object, lacks a column or has no text as completion.
     """
-    if not path.is_file():
-        raise UserError(f"There is no file {str(path)!r} to score; give a file with a JSON object a line.")
-    with path.open("rb") as file:
-        for number, line in enumerate(file, start=1):
-            if line.strip():
-                yield _row(line, number, f"Line {number} of {path}", columns)
+    for number, line in enumerate(lines, start=1):
+        if line.strip():
+            yield _row(line, number, f"Line {number} of {lines.path}", columns)
+
+
+def _kind(value: Any) -> str:
+    return "null" if value is None else kind_of(value)
 
 
 def _row(line: bytes, number: int, where: str, columns: Mapping[str, str]) -> Row:
@@ -52,7 +75,7 @@ def _row(line: bytes, number: int, where: str, columns: Mapping[str, str]) -> Ro
         reason = "it is nested too deep" if isinstance(error, RecursionError) else " ".join(str(error).split())
         raise UserError(f"{where} is not valid JSON ({reason[:200]}); mend or remove it.") from None
     if not isinstance(found, dict):
-        raise UserError(f'{where} is a {type(found).__name__} and no object; write it as {{"completion": ...}}.')
+        raise UserError(f'{where} is {_kind(found)} and no object; write it as {{"completion": ...}}.')
     fields = dict(found)
     for field, key in columns.items():
         if key not in found:
@@ -65,5 +88,5 @@ def _row(line: bytes, number: int, where: str, columns: Mapping[str, str]) -> Ro
     if "completion" not in fields:
         raise UserError(f"{where} has no key 'completion'; name the one that has it with --column completion=KEY.")
     if not isinstance(completion, str):
-        raise UserError(f"{where} has a {type(completion).__name__} as completion; it has to be a text.")
+        raise UserError(f"{where} has {_kind(completion)} as completion; it has to be a text.")
     return Row(number, fields, expected)

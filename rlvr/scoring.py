@@ -15,6 +15,9 @@ from .verifiers import Verdict, Verifier
 CHUNK = 256
 """How many rows are graded together by a verifier that can do so."""
 
+MOST_FAILURES = 5
+"""How many failed gradings are explained."""
+
 
 @dataclass
 class Tally:
@@ -23,7 +26,8 @@ class Tally:
     Attributes:
         seconds: of grading.
         slowest: the longest grading, in seconds.
-        slowest_at: the row, or rows, that took it.
+        slowest_at: the line of the file, or lines, that took it.
+        failures: line and detail of the first few rows whose grader failed.
         right: rows whose `passed` is what was expected.
         expected: rows that say what is expected.
     """
@@ -36,22 +40,26 @@ class Tally:
     total: float = 0.0
     right: int = 0
     expected: int = 0
+    failures: list[tuple[int, str]] = field(default_factory=list)
 
-    def took(self, seconds: float, first: int, count: int) -> None:
-        """Note how long the grading of `count` rows took, of which `first` is the index of the first."""
+    def took(self, seconds: float, rows: Sequence[Row]) -> None:
+        """Note how long the grading of these rows took: one, or several that were graded together."""
         self.seconds += seconds
         if seconds >= self.slowest:
             self.slowest = seconds
-            self.slowest_at = f"row {first}" if count == 1 else f"rows {first} to {first + count - 1} together"
+            first, last = rows[0].line, rows[-1].line
+            self.slowest_at = f"line {first}" if len(rows) == 1 else f"lines {first} to {last} together"
 
-    def add(self, verdict: Verdict, expected: bool | None) -> None:
+    def add(self, verdict: Verdict, row: Row) -> None:
         """Count a verdict."""
+        if verdict.status == "error" and len(self.failures) < MOST_FAILURES:
+            self.failures.append((row.line, verdict.detail))
         self.statuses[verdict.status] += 1
         self.passed += bool(verdict.passed)
         self.total += verdict.score or 0.0
-        if expected is not None:
+        if row.expected is not None:
             self.expected += 1
-            self.right += verdict.passed is expected
+            self.right += verdict.passed is row.expected
 
     def lines(self) -> dict[str, str]:
         """The summary. Rows whose grader failed have no score, and are in no mean."""
@@ -75,13 +83,13 @@ class Tally:
 
 def graded(grader: Verifier[..., Any], rows: Iterable[Row], options: dict[str, Any], tally: Tally) -> Iterator[Verdict]:
     """The verdicts on the rows, in order, counted in `tally` as they come."""
-    for first, chunk in _chunks(rows, CHUNK if grader.grades_together else 1):
+    for chunk in _chunks(rows, CHUNK if grader.grades_together else 1):
         fields = [{**row.fields, **options} for row in chunk]
         begun = time.perf_counter()
         verdicts = grader.grade_many(fields)
-        tally.took(time.perf_counter() - begun, first, len(chunk))
+        tally.took(time.perf_counter() - begun, chunk)
         for row, verdict in zip(chunk, verdicts, strict=True):
-            tally.add(verdict, row.expected)
+            tally.add(verdict, row)
             yield verdict
 
 
@@ -92,9 +100,7 @@ def differ(one: Verdict, other: Verdict) -> bool:
     return one.score is not None and other.score is not None and abs(one.score - other.score) > 1e-9
 
 
-def _chunks(rows: Iterable[Row], size: int) -> Iterator[tuple[int, Sequence[Row]]]:
+def _chunks(rows: Iterable[Row], size: int) -> Iterator[Sequence[Row]]:
     stream = iter(rows)
-    first = 0
     while chunk := list(islice(stream, size)):
-        yield first, chunk
-        first += len(chunk)
+        yield chunk

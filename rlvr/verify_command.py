@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from itertools import tee
 from pathlib import Path
 from typing import IO, Annotated, Any
@@ -15,13 +15,16 @@ from rich.table import Table
 
 from .arguments import ImportOption, key_texts, key_values
 from .config import import_extensions
-from .rows_file import Row, read_rows
+from .rows_file import Lines, Row, read_rows
 from .scoring import Tally, differ, graded
 from .terminal import console, plain, say, sheet
 from .verifiers import UserError, Verdict, Verifier, get_verifier, verify
 from .verifiers.nearest import did_you_mean
+from .writing import writing
 
 _LONGEST_EXCERPT = 60
+_LONGEST_DETAIL = 300
+_FIELDS = ("completion", "prompt", "answer", "think", "expected", "task_id", "id")
 
 
 def verify_command(
@@ -55,23 +58,45 @@ def verify_command(
     graders = [get_verifier(each) for each in (name, against) if each is not None]
     _check_options(graders, options, answer is not None)
     if jsonl is not None:
-        _score_file(jsonl, key_texts(column or []), graders, options, out, show)
+        columns = key_texts(column or [])
+        _check_columns(graders, columns)
+        _score_file(jsonl, columns, graders, options, out, show)
         return
     text = sys.stdin.buffer.read().decode("utf-8", "replace") if completion == "-" else completion
     console.print(_verdict_table(name, verify(name, **{**options, "completion": text})))
 
 
 def _check_options(graders: Sequence[Verifier[..., Any]], options: Mapping[str, Any], has_answer: bool) -> None:
+    known = _arguments(graders)
+    for key in options:
+        if known is not None and key not in known and not (key == "answer" and has_answer):
+            raise UserError(f"Verifier {_names(graders)} has no argument {key!r}; {did_you_mean(key, known)}")
+
+
+def _check_columns(graders: Sequence[Verifier[..., Any]], columns: Mapping[str, str]) -> None:
+    known = _arguments(graders)
+    # verl's functions get what is known of a row as their extra_info.
+    if known is None or "extra_info" in known:
+        return
+    for field, key in columns.items():
+        if field not in known and field not in _FIELDS:
+            cure = did_you_mean(field, known.union(_FIELDS))
+            raise UserError(f"--column {field}={key} names {field!r}, no argument of {_names(graders)}; {cure}")
+
+
+def _arguments(graders: Sequence[Verifier[..., Any]]) -> set[str] | None:
+    """What some of the graders may be given; None if one of them takes any name."""
     known: set[str] = set()
     for grader in graders:
         names = grader.option_names()
         if names is None:
-            return
+            return None
         known |= names
-    for key in options:
-        if key not in known and not (key == "answer" and has_answer):
-            of = " and ".join(repr(grader.name) for grader in graders)
-            raise UserError(f"Verifier {of} has no argument {key!r}; {did_you_mean(key, known)}")
+    return known
+
+
+def _names(graders: Sequence[Verifier[..., Any]]) -> str:
+    return " and ".join(repr(grader.name) for grader in graders)
 
 
 def _score_file(
@@ -85,11 +110,12 @@ def _score_file(
     if out is not None and out.exists() and path.exists() and out.samefile(path):
         raise UserError(f"--out {out} is the file that is scored; name another one.")
     # All lines are read once before any is scored, so that a mistake in the last costs no grading.
-    count = sum(1 for row in read_rows(path, columns) if _fits(row, path, graders, options))
+    lines = Lines(path)
+    count = sum(1 for row in read_rows(lines, columns) if _fits(row, path, graders, options))
     if not count:
         raise UserError(f"{path} has no rows to score; give a file with a JSON object a line.")
     tallies = [Tally() for _ in graders]
-    streams = tee(read_rows(path, columns), len(graders) + 1)
+    streams = tee(read_rows(lines, columns), len(graders) + 1)
     verdicts = [graded(*each) for each in zip(graders, streams, [options] * len(graders), tallies, strict=False)]
     table, disagreements, wrong = _disagreement_table(graders), 0, 0
     with _written(out) as file:
@@ -101,9 +127,10 @@ def _score_file(
             disagreements += disagree
             wrong += unexpected
             if (disagree or unexpected) and table.row_count < show:
-                table.add_row(*map(plain, _disagreement(index, row, given)))
+                table.add_row(*map(plain, _disagreement(row, given)))
     for grader, tally in zip(graders, tallies, strict=True):
         console.print(sheet(grader.name, tally.lines()))
+        _explain_failures(tally)
     if table.row_count:
         console.print(table)
     if len(graders) == 2:
@@ -127,8 +154,22 @@ def _fits(row: Row, path: Path, graders: Sequence[Verifier[..., Any]], options: 
 def _written(out: Path | None) -> Iterator[IO[str] | None]:
     if out is not None:
         out.parent.mkdir(parents=True, exist_ok=True)
-    with nullcontext() if out is None else out.open("w", encoding="utf-8") as file:
-        yield file
+        with writing(out), out.open("w", encoding="utf-8") as file:
+            yield file
+    else:
+        yield None
+
+
+def _explain_failures(tally: Tally) -> None:
+    if not tally.failures:
+        return
+    table = Table("line", "why it could not be graded", title="failed gradings", title_justify="left")
+    for line, detail in tally.failures:
+        table.add_row(str(line), plain(detail[:_LONGEST_DETAIL]))
+    console.print(table)
+    more = tally.statuses["error"] - len(tally.failures)
+    if more:
+        say(f"{more} more rows could not be graded" if more > 1 else "1 more row could not be graded")
 
 
 def _record(index: int, verdicts: Sequence[Verdict], graders: Sequence[Verifier[..., Any]]) -> dict[str, Any]:
@@ -151,7 +192,7 @@ def _as_json(verdict: Verdict) -> dict[str, Any]:
 
 def _disagreement_table(graders: Sequence[Verifier[..., Any]]) -> Table:
     table = Table(title="disagreements", title_justify="left")
-    for header in ("row", "completion", "answer", *(grader.name for grader in graders)):
+    for header in ("line", "completion", "answer", *(grader.name for grader in graders)):
         table.add_column(plain(header), overflow="fold")
     if len(graders) == 1:
         table.add_column("expected")
@@ -159,8 +200,8 @@ def _disagreement_table(graders: Sequence[Verifier[..., Any]]) -> Table:
     return table
 
 
-def _disagreement(index: int, row: Row, verdicts: Sequence[Verdict]) -> list[str]:
-    cells = [str(index), _excerpt(row.fields["completion"]), _excerpt(str(row.fields.get("answer", "")))]
+def _disagreement(row: Row, verdicts: Sequence[Verdict]) -> list[str]:
+    cells = [str(row.line), _excerpt(row.fields["completion"]), _excerpt(str(row.fields.get("answer", "")))]
     cells.extend(_brief(verdict) for verdict in verdicts)
     if len(verdicts) == 1:
         cells.extend(["right" if row.expected else "wrong", verdicts[0].detail[:200]])

@@ -77,6 +77,14 @@ class Combinator(ABC):
             names |= own - part.options.keys()
         return frozenset(names)
 
+    def check_options(self, options: Mapping[str, Any]) -> None:
+        """Raise UserError if a part cannot use one of these, which are fixed for every completion."""
+        for part in self.parts:
+            if isinstance(part.grader, Verifier | Combinator):
+                known = part.grader.option_names()
+                own = {name: value for name, value in options.items() if known is None or name in known}
+                part.grader.check_options({name: own[name] for name in own.keys() - part.options.keys()})
+
     def tree(self) -> str:
         """The graph of parts as a text tree, one a line, in the order in which they run."""
         return "\n".join([self.title(), *self._branches()])

@@ -4,7 +4,8 @@
   `completions[i][0]["content"]`, is known by the annotation `list[list[...]]` of its `completions`, as TRL's own
   are; wrap any other in `trl(f, conversational=True)`. `None` is TRL's "no reward for this sample", here an error.
 - verl: `compute_score(data_source, solution_str, ground_truth, extra_info=None)`, which returns a number or a
-  dict with "score", whose other numbers become parts; also its batch form `(data_sources, solution_strs, ...)`.
+  dict with "score", whose other numbers become parts and whose "acc" says whether it passed; also its batch form
+  `(data_sources, solution_strs, ...)`.
 """
 
 from __future__ import annotations
@@ -67,6 +68,8 @@ def verl_extra_info(fields: Mapping[str, Any]) -> Any:
 def verl_verdict(result: Any) -> Verdict:
     """The verdict that a `compute_score` stands for: of a dict, its "score", with its other numbers as parts.
 
+    An "acc" that is a boolean, 0 or 1 decides `passed`; without one, a score from 1.0 on passes.
+
     Raises:
         TypeError, ValueError: as `as_verdict`, or the dict has no "score".
     """
@@ -78,7 +81,10 @@ def verl_verdict(result: Any) -> Verdict:
     parts = {str(name): value for name, value in result.items() if name != "score"}
     scalars = {name: value.item() if getattr(value, "shape", None) == () else value for name, value in parts.items()}
     numeric = {name: float(value) for name, value in scalars.items() if isinstance(value, numbers.Real)}
-    return Verdict(verdict.score, verdict.passed, verdict.status, {**verdict.parts, **numeric}, verdict.detail)
+    passed = verdict.passed
+    if passed is not None and numeric.get("acc") in (0.0, 1.0):
+        passed = bool(numeric["acc"])
+    return Verdict(verdict.score, passed, verdict.status, {**verdict.parts, **numeric}, verdict.detail)
 
 
 def trl(function: Callable[..., Any], *, conversational: bool = False) -> Callable[..., Any]:

@@ -33,7 +33,8 @@ def load_installed(register: Callable[[str, Any], None]) -> dict[str, str]:
                 register(entry.name, found)
         # Whatever goes wrong in a package that somebody installed must not hide the others.
         except (Exception, SystemExit) as error:
-            reason = " ".join(f"{type(error).__name__}: {error}".split())[:300]
-            broken[entry.name] = reason
-            warnings.warn(f"the verifiers of entry point {entry.name!r} cannot be loaded: {reason}", stacklevel=2)
+            broken[entry.name] = " ".join(f"{type(error).__name__}: {error}".split())[:300]
+    if broken:
+        names = ", ".join(map(repr, broken))[:100]
+        warnings.warn(f"verifiers of installed packages cannot be loaded: {names}", stacklevel=2)
     return broken

@@ -15,6 +15,7 @@ from .errors import UserError
 from .judge_cache import cache_key, recall, remember
 from .judge_calls import BudgetSpentError, Endpoint, complete, spending, turn
 from .judge_prompt import Judgement, UnreadableReplyError, judge_messages, read_reply, shortened
+from .number_options import check_count, check_number
 from .registry import verifier
 from .verdict import Verdict, failure
 
@@ -24,8 +25,44 @@ PASS_OR_FAIL: Mapping[str, float] = {"pass": 1.0, "fail": 0.0}
 _LONGEST_REASON = 300
 
 
+def check_options(**options: Any) -> None:
+    """Raise UserError if one of these options of `judge` is not one of the possible values."""
+    for name in ("rule", "model"):
+        value = options.get(name, name)
+        if not isinstance(value, str) or not value.strip():
+            raise UserError(f"{name}={value!r} tells the judge nothing; pass {name}= as text.")
+    for name, least in _COUNTS.items():
+        if options.get(name) is not None or (name in options and name not in _MAY_BE_NONE):
+            check_count(name, options[name], least=least)
+    if "threshold" in options:
+        check_number("threshold", options["threshold"])
+    if "timeout" in options:
+        check_number("timeout", options["timeout"], above=0)
+    if options.get("temperature") is not None:
+        check_number("temperature", options["temperature"], least=0)
+    seed = options.get("seed")
+    if seed is not None and (not isinstance(seed, int) or isinstance(seed, bool)):
+        raise UserError(f"seed={seed!r} is no seed; pass an integer, or None.")
+    if options.get("grades") is not None:
+        _check_grades(options["grades"])
+
+
+_COUNTS = {
+    "attempts": 1,
+    "concurrency": 1,
+    "max_characters": 1,
+    "max_reply_tokens": 1,
+    "retries": 0,
+    "max_calls": 0,
+    "max_tokens": 0,
+}
+"""The options that are counts, each with the least that it may be."""
+
+_MAY_BE_NONE = ("max_calls", "max_tokens")
+
+
 # Its own limits end it: `timeout` for each of at most (1 + `retries`) * `attempts` requests.
-@verifier("rlvr/judge-v1", patience=3600)
+@verifier("rlvr/judge-v1", patience=3600, check=check_options)
 async def judge(
     completion: str,
     rule: str,
@@ -92,7 +129,22 @@ async def judge(
         UserError: an option is not one of the possible values, the file cannot be used, the key is not set, or
             `openai` is not installed.
     """
-    _check_options(rule, model, grades, attempts, concurrency, max_characters)
+    check_options(
+        rule=rule,
+        model=model,
+        grades=grades,
+        threshold=threshold,
+        max_characters=max_characters,
+        timeout=timeout,
+        retries=retries,
+        attempts=attempts,
+        concurrency=concurrency,
+        max_calls=max_calls,
+        max_tokens=max_tokens,
+        max_reply_tokens=max_reply_tokens,
+        temperature=temperature,
+        seed=seed,
+    )
     judged = completion_part(completion, part, think, prompt).strip()
     if not judged:
         return Verdict(0.0, False, "unparseable", detail=f"there is nothing to judge in the part {part!r}")
@@ -160,17 +212,7 @@ class _Question:
         return read_reply(choice.message.content or "", grades=self.grades, nonce=nonce)
 
 
-def _check_options(
-    rule: object, model: object, grades: object, attempts: object, concurrency: object, max_characters: object
-) -> None:
-    for name, value in (("rule", rule), ("model", model)):
-        if not isinstance(value, str) or not value.strip():
-            raise UserError(f"{name}={value!r} tells the judge nothing; pass {name}= as text.")
-    for name, count in (("attempts", attempts), ("concurrency", concurrency), ("max_characters", max_characters)):
-        if not isinstance(count, int) or isinstance(count, bool) or count < 1:
-            raise UserError(f"{name}={count!r} is no count; pass an integer from 1 on.")
-    if grades is None:
-        return
+def _check_grades(grades: object) -> None:
     if not isinstance(grades, Mapping) or not grades:
         raise UserError(f"grades={grades!r} is no mapping; pass one such as {{'pass': 1.0, 'fail': 0.0}}, or None.")
     for grade, worth in grades.items():

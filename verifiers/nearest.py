@@ -6,9 +6,9 @@ import difflib
 from collections.abc import Iterable
 
 
-def nearest(name: str, known: Iterable[str]) -> list[str]:
-    """The known names that look like `name`, nearest first, at most three."""
-    return difflib.get_close_matches(name, sorted(known), n=3)
+def nearest(name: str, known: Iterable[str], likeness: float = 0.6) -> list[str]:
+    """The known names that look like `name`, nearest first, at most three; a `likeness` of 1 is the name itself."""
+    return difflib.get_close_matches(name, sorted(known), n=3, cutoff=likeness)
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

@@ -78,5 +78,7 @@ def _sample(row: Mapping[str, Any]) -> str:
 def _text(error: BaseException) -> str:
     try:
         return str(error)
-    except Exception:
+    except KeyboardInterrupt:
+        raise
+    except BaseException:
         return "(a message that cannot be shown)"

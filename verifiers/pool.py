@@ -18,10 +18,12 @@ milliseconds, and preloaded modules are shared.
 from __future__ import annotations
 
 import atexit
+import concurrent.futures.thread  # noqa: F401 - so that its hook is registered before ours
 import contextlib
 import os
 import pkgutil
 import queue
+import sys
 import threading
 import weakref
 from collections import deque
@@ -335,6 +337,8 @@ def shared_pool() -> Pool:
     """The pool of this process, which is made when it is first asked for."""
     global _shared
     with _shared_lock:
+        if _ending:
+            raise RuntimeError("the program was interrupted and is ending")
         if _shared is None or _shared._closed:
             # A job that asks for a pool of its own gets a small one, or workers would multiply.
             workers = 1 if worker_process.inside_worker else None
@@ -373,6 +377,7 @@ def _cpus() -> int:
 _pools: weakref.WeakSet[Pool] = weakref.WeakSet()
 _shared: Pool | None = None
 _shared_lock = threading.Lock()
+_ending = False
 
 
 def _close_all() -> None:
@@ -387,6 +392,21 @@ def _forget_all() -> None:
         pool._after_fork()
 
 
+def _close_if_interrupted() -> None:
+    """Before the threads are joined that an interrupted program left: they would wait for jobs that nobody wants.
+
+    The threads of a program that came to its end are left their pool, for they may have work to finish.
+    """
+    global _ending
+    _ending = issubclass(getattr(sys, "last_type", None) or Exception, KeyboardInterrupt)
+    if _ending:
+        _close_all()
+
+
 atexit.register(_close_all)
+# `atexit` comes only after the threads have been joined. `concurrent.futures` uses this hook to join its own, and the
+# last that is registered comes first. It is private, so there may be none.
+with contextlib.suppress(AttributeError, RuntimeError):
+    threading._register_atexit(_close_if_interrupted)  # type: ignore[attr-defined]
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forget_all)

@@ -12,9 +12,9 @@ from functools import update_wrapper
 from typing import Any, Generic, ParamSpec, Protocol, TypeVar, runtime_checkable
 
 from .arguments import Arguments, Kwargs
-from .errors import UserError
+from .errors import UserError, kind_of
 from .foreign import verl_verdict
-from .nearest import did_you_mean
+from .nearest import did_you_mean, nearest
 from .outcomes import explained, values_of_batch
 from .patience import NotRun, OutOfPatience, call_with_patience
 from .verdict import CompletionTimeout, Verdict, as_verdict, failure
@@ -31,6 +31,11 @@ BATCH_PATIENCE = 600.0
 _NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*-v[0-9]+", re.ASCII)
 # Threads that were left to themselves still take processor time from everybody else.
 _MOST_STUCK = 3
+_FUTURE = re.compile(r"\bFuture\b")
+# A field of a task may look a little like a parameter without being meant for it.
+_MISSPELT = 0.75
+
+_FIELDS = ("completion", "prompt", "answer", "think")
 
 _registry: dict[str, Verifier[..., Any]] = {}
 _broken: dict[str, str] | None = None
@@ -64,6 +69,7 @@ class Verifier(Generic[P, R]):
         function: see `verifier`.
         timeout: see `verifier`.
         patience: see `verifier`.
+        check: see `verifier`.
 
     Raises:
         UserError: the function is a generator, its arguments cannot be passed by name, or a limit is no number
@@ -71,7 +77,12 @@ class Verifier(Generic[P, R]):
     """
 
     def __init__(
-        self, name: str, function: Callable[P, R], timeout: float | None = None, patience: float | None = None
+        self,
+        name: str,
+        function: Callable[P, R],
+        timeout: float | None = None,
+        patience: float | None = None,
+        check: Callable[..., object] | None = None,
     ) -> None:
         self.name = name
         self.function = function
@@ -79,7 +90,10 @@ class Verifier(Generic[P, R]):
         self._arguments = Arguments(name, function)
         self.patience = _seconds(name, "patience", patience)
         self._limit = self.patience or (BATCH_PATIENCE if self._arguments.batch else PATIENCE)
+        self._check = check
         self._stuck: list[threading.Thread] = []
+        annotation = getattr(function, "__annotations__", {}).get("return")
+        self._returns_future = bool(_FUTURE.search(annotation if isinstance(annotation, str) else repr(annotation)))
         self._own = f"{getattr(function, '__module__', '')}.".startswith("rlvr.")
         # Without the function's own attributes, which could overwrite this object's.
         update_wrapper(self, function, updated=())
@@ -115,7 +129,8 @@ class Verifier(Generic[P, R]):
     @property
     def grades_together(self) -> bool:
         """Whether many rows take less time in one `grade_many` than one by one."""
-        return self._arguments.batch or self._arguments.is_async or self.timeout is not None
+        waits = self._arguments.is_async or self._returns_future or self.timeout is not None
+        return self._arguments.batch or waits
 
     def grade(self, fields: Mapping[str, Any]) -> Verdict:
         """The function's verdict on `fields`, which it receives by parameter name.
@@ -153,8 +168,13 @@ class Verifier(Generic[P, R]):
         """The function's parameters; None if it takes `**kwargs`."""
         return None if self._arguments.takes_every_field else self._arguments.field_names()
 
+    def check_options(self, options: Mapping[str, Any]) -> None:
+        """Raise UserError if arguments that are fixed for every completion have values that it cannot use."""
+        if self._check is not None and options:
+            self._check(**options)
+
     def _by_value(self) -> Any:
-        return (Verifier, (self.name, self.function, self.timeout, self.patience))
+        return (Verifier, (self.name, self.function, self.timeout, self.patience, self._check))
 
     def _grade_batches(self, rows: Sequence[Mapping[str, Any]]) -> list[Verdict]:
         verdicts: list[Verdict] = [failure("not graded")] * len(rows)
@@ -183,24 +203,20 @@ class Verifier(Generic[P, R]):
         return [self._outcome(call) for call in calls]
 
     def _outcome(self, call: Kwargs) -> Any:
-        try:
-            if self._own:
-                return self._arguments.function(**call)
-            return self._call_with_patience(call)
-        # SystemExit too: a checker written as a script must not end a run of hours by calling sys.exit.
-        except (Exception, SystemExit) as error:
-            return error
-
-    def _call_with_patience(self, call: Kwargs) -> Any:
+        function = self._arguments.function
+        if self._own:
+            return _attempt(function, call)
         self._stuck = [thread for thread in self._stuck if thread.is_alive()]
         if len(self._stuck) >= _MOST_STUCK:
             return NotRun(len(self._stuck))
         try:
-            return call_with_patience(self._arguments.function, call, self._limit)
+            # The attempt is what runs in the helper thread, so that an exception of the waiting itself, as from a
+            # signal's handler, is not taken for one of the function.
+            return call_with_patience(_attempt, {"function": function, "call": call}, self._limit)
         except OutOfPatience as error:
             if error.thread is not None:
                 self._stuck.append(error.thread)
-            raise
+            return error
 
     def _verdict(self, outcome: Any, row: Mapping[str, Any]) -> Verdict:
         try:
@@ -211,12 +227,22 @@ class Verifier(Generic[P, R]):
             raise
         except CompletionTimeout as error:
             return Verdict(0.0, False, "timeout", detail=str(error))
-        except (KeyboardInterrupt, GeneratorExit):
+        except KeyboardInterrupt:
             raise
         except BaseException as error:
             if inspect.iscoroutine(outcome):
                 outcome.close()
             return failure(explained(self.name, error, row))
+
+
+def _attempt(function: Callable[..., Any], call: Kwargs) -> Any:
+    try:
+        return function(**call)
+    except KeyboardInterrupt:
+        raise
+    # SystemExit and the like too: a checker written as a script must not end a run of hours by calling sys.exit.
+    except BaseException as error:
+        return error
 
 
 class _ByName:
@@ -230,7 +256,11 @@ class _ByName:
 
 
 def verifier(
-    name: str, *, timeout: float | None = None, patience: float | None = None
+    name: str,
+    *,
+    timeout: float | None = None,
+    patience: float | None = None,
+    check: Callable[..., object] | None = None,
 ) -> Callable[[Callable[P, R]], Verifier[P, R]]:
     """Register the decorated function under `name`, which has the form `owner/name-vN`.
 
@@ -257,6 +287,8 @@ def verifier(
             process, which cannot be killed: it is left to itself, and after three such threads the verifier
             runs no more until one of them ends. By default 60, for a batch function 600. What holds the
             interpreter lock, as a big power does, is not bounded so, but only by a timeout.
+        check: called with the arguments that a rubric's part fixes for every completion, as keywords and only
+            those, when the part is made; it raises a UserError where a value is none of the possible ones.
 
     Raises:
         UserError: the name is malformed or belongs to another function, or the function cannot be a verifier.
@@ -271,7 +303,7 @@ def verifier(
                 f"Verifier name {name!r} already belongs to {_where(taken.function)}, so {_where(function)} "
                 "needs another name or a higher version number."
             )
-        registered = Verifier(name, function, timeout, patience)
+        registered = Verifier(name, function, timeout, patience, check)
         _registry[name] = registered
         return registered
 
@@ -294,7 +326,7 @@ def get_verifier(name: str) -> Verifier[..., Any]:
     hint = did_you_mean(str(name), _registry)
     if broken:
         reasons = "; ".join(f"{entry!r} ({reason})" for entry, reason in broken.items())
-        hint = f"{hint.rstrip('.')} Installed verifiers that could not be loaded: {reasons}."
+        hint = f"{hint} Installed verifiers that could not be loaded: {reasons}."
     raise UserError(f"No verifier is registered as {name!r}; {hint}")
 
 
@@ -321,12 +353,15 @@ def verify(what: object, /, *, completion: str, **fields: Any) -> Verdict:
         rlvr.verify("rlvr/number-v1", completion=r"So \\boxed{42}.", answer="42").passed
 
     Raises:
-        UserError: the name is unknown, the completion is no text, or a field that the grader needs is
-            missing.
+        UserError: the name is unknown, the completion is no text, a field that the grader needs is missing, or
+            one that it does not know looks like a misspelt one of its own.
     """
     if not isinstance(completion, str):
-        raise UserError(f"A completion is a str, but completion= is a {type(completion).__name__}.")
-    return as_grader(what).grade({"completion": completion, **fields})
+        raise UserError(f"A completion is a str, but completion= is {kind_of(completion)}; pass its text.")
+    grader = as_grader(what)
+    given = {"completion": completion, **fields}
+    _refuse_misspelt(grader, given)
+    return grader.grade(given)
 
 
 def verify_many(what: object, /, rows: Sequence[Mapping[str, Any]]) -> list[Verdict]:
@@ -341,7 +376,7 @@ def verify_many(what: object, /, rows: Sequence[Mapping[str, Any]]) -> list[Verd
     """
     for index, row in enumerate(rows):
         if not isinstance(row.get("completion"), str):
-            found = f"a {type(row['completion']).__name__}" if "completion" in row else "missing"
+            found = kind_of(row["completion"]) if "completion" in row else "missing"
             raise UserError(f"A completion is a str, but that of row {index} is {found}; pass its text.")
     return as_grader(what).grade_many(rows)
 
@@ -355,6 +390,18 @@ async def averify(what: object, /, *, completion: str, **fields: Any) -> Verdict
     from .event_loop import in_a_thread
 
     return await in_a_thread(lambda: verify(what, completion=completion, **fields))
+
+
+def _refuse_misspelt(grader: Grader, given: Mapping[str, Any]) -> None:
+    known = grader.option_names()
+    if known is None:
+        return
+    for name in given:
+        near = [] if name in known or name in _FIELDS else nearest(name, known.difference(given), _MISSPELT)
+        if near:
+            # What is missing altogether is the greater mistake.
+            grader.check_fields(given)
+            raise UserError(f"The grader has no parameter {name!r}; did you mean {near[0]!r}?")
 
 
 def _load_installed_once() -> dict[str, str]:

@@ -11,6 +11,7 @@ from typing import Any
 from .batch_options import rows_by_options, rows_of
 from .errors import UserError
 from .nearest import did_you_mean
+from .number_options import check_count, check_number
 from .registry import verifier
 from .verdict import Verdict, failure
 
@@ -20,7 +21,21 @@ _INPUTS = ("input_ids", "token_type_ids")
 _loading = Lock()
 
 
-@verifier("rlvr/reward-model-v1")
+def check_options(**options: Any) -> None:
+    """Raise UserError if one of these options of `reward_model` is not one of the possible values."""
+    for name in ("batch_size", "max_length"):
+        if name in options:
+            check_count(name, options[name])
+    if options.get("threshold") is not None:
+        check_number("threshold", options["threshold"])
+    if not isinstance(options.get("sigmoid", False), bool):
+        raise UserError(f"sigmoid={options['sigmoid']!r} is neither true nor false; pass True or False.")
+    dtype = options.get("dtype", "auto")
+    if dtype not in _DTYPES:
+        raise UserError(f"There is no dtype {dtype!r}; {did_you_mean(str(dtype), _DTYPES)}")
+
+
+@verifier("rlvr/reward-model-v1", check=check_options)
 def reward_model(
     completions: Sequence[str],
     model: Any,
@@ -76,7 +91,11 @@ def reward_model(
         device=device,
     )
     verdicts: list[Verdict] = [failure("not graded")] * len(rows)
-    for options, members in rows_by_options(rows, _OPTIONS):
+    groups = rows_by_options(rows, _OPTIONS)
+    # All of them before the first model is loaded.
+    for options, _ in groups:
+        check_options(**options)
+    for options, members in groups:
         pairs = [(rows[index]["prompt"], rows[index]["completion"]) for index in members]
         for index, verdict in zip(members, _grade_pairs(pairs, **options), strict=True):
             verdicts[index] = verdict
@@ -94,11 +113,6 @@ def _grade_pairs(
     dtype: str,
     device: str | None,
 ) -> list[Verdict]:
-    for name, count in (("batch_size", batch_size), ("max_length", max_length)):
-        if not isinstance(count, int) or isinstance(count, bool) or count < 1:
-            raise UserError(f"{name}={count!r} is no count; pass an integer from 1 on.")
-    if dtype not in _DTYPES:
-        raise UserError(f"There is no dtype {dtype!r}; {did_you_mean(str(dtype), _DTYPES)}")
     scorer = load_scorer(model, dtype, device)
     index = scorer.label_index(label)
     encoded = [scorer.encode(prompt, completion, max_length) for prompt, completion in pairs]

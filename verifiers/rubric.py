@@ -11,7 +11,7 @@ from typing import Any, Literal
 from .combinator import Batch, Combinator
 from .errors import UserError
 from .nearest import did_you_mean
-from .registry import Grader, as_grader
+from .registry import Grader, Verifier, as_grader
 from .verdict import Verdict, failure
 
 Kind = Literal["gate", "score", "metric"]
@@ -211,6 +211,8 @@ def make_part(
     for option in options:
         if known is not None and option not in known:
             raise UserError(f"Part {name!r} has no parameter {option!r}; {did_you_mean(option, known)}")
+    if isinstance(grader, Verifier | Combinator):
+        grader.check_options(options)
     return Part(kind, name, grader, float(weight), passes, options)
 
 

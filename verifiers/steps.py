@@ -11,6 +11,7 @@ from .batch_options import rows_by_options, rows_of
 from .completion_parts import completion_part
 from .errors import UserError
 from .nearest import did_you_mean
+from .number_options import check_count
 from .registry import Grader, as_grader, verifier
 from .verdict import Verdict, failure
 
@@ -31,7 +32,24 @@ _COMBINE: dict[str, Callable[[Sequence[float], Sequence[bool]], float]] = {
 }
 
 
-@verifier("rlvr/steps-v1")
+_CHECKED = ("combine", "separator", "max_steps", "options")
+
+
+def check_options(**options: Any) -> None:
+    """Raise UserError if one of these options of `steps` is not one of the possible values."""
+    combine = options.get("combine", "min")
+    if combine not in _COMBINE:
+        raise UserError(f"Steps cannot be combined by {combine!r}; {did_you_mean(str(combine), _COMBINE)}")
+    check_count("max_steps", options.get("max_steps", 64))
+    more = options.get("options")
+    if more is not None and not (isinstance(more, Mapping) and all(isinstance(name, str) for name in more)):
+        raise UserError(f"options={more!r} is no mapping of arguments to their values; pass one, or None.")
+    separator = options.get("separator")
+    if separator is not None and (not isinstance(separator, str) or not separator):
+        raise UserError(f"separator={separator!r} separates nothing; pass a text such as '\\n\\n', or None.")
+
+
+@verifier("rlvr/steps-v1", check=check_options)
 def steps(
     completions: Sequence[str],
     step_verifier: Any,
@@ -90,6 +108,9 @@ def steps(
         prompt=prompts,
         answer=answer,
     )
+    # All of them before the first step is graded.
+    for row in rows:
+        check_options(**{name: row[name] for name in _CHECKED})
     verdicts: list[Verdict] = [failure("not graded")] * len(rows)
     for shared, members in rows_by_options(rows, ("step_verifier",)):
         graded = _grade_all(as_grader(shared["step_verifier"]), [rows[index] for index in members])
@@ -118,11 +139,6 @@ def _grade_all(grader: Grader, rows: Sequence[Mapping[str, Any]]) -> list[Verdic
 
 
 def _steps_of(row: Mapping[str, Any]) -> list[str]:
-    combine, most = row["combine"], row["max_steps"]
-    if combine not in _COMBINE:
-        raise UserError(f"Steps cannot be combined by {combine!r}; {did_you_mean(str(combine), _COMBINE)}")
-    if not isinstance(most, int) or isinstance(most, bool) or most < 1:
-        raise UserError(f"max_steps={most!r} is no count; pass an integer from 1 on.")
     text = completion_part(row["completion"], row["part"], row["think"], row["prompt"])
     return split_steps(text, row["separator"])
 
@@ -140,14 +156,8 @@ def _step_row(row: Mapping[str, Any], found: Sequence[str], index: int) -> dict[
 
 
 def split_steps(text: str, separator: str | None = None) -> list[str]:
-    """The steps of a text, stripped, empty ones left out.
-
-    Raises:
-        UserError: the separator is no text, or an empty one.
-    """
+    """The steps of a text, stripped, empty ones left out."""
     if separator is not None:
-        if not isinstance(separator, str) or not separator:
-            raise UserError(f"separator={separator!r} separates nothing; pass a text such as '\\n\\n', or None.")
         pieces = text.split(separator)
     elif headings := [found.start() for found in _STEP_HEADING.finditer(text)]:
         # What stands before the first heading introduces the steps and belongs to the first.

@@ -18,7 +18,7 @@ ROWS = [
 
 
 def rlvr(*arguments: object, cwd: Path) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "COLUMNS": "200", "PYTHONIOENCODING": "utf-8"}
+    environment = {**os.environ, "COLUMNS": "200", "PYTHONIOENCODING": "utf-8", "PYTHONPATH": str(cwd)}
     environment.pop("FORCE_COLOR", None)
     command = [str(RLVR), "verify", *map(str, arguments)]
     return subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, check=False)
@@ -80,7 +80,7 @@ def test_a_file_is_scored_counted_and_written(tmp_path):
     assert counted["as expected"] == "2 of 4 (50.00%)"
     assert float(counted["seconds"]) >= 0
     assert "verdicts a second" in counted
-    assert "row" in counted["slowest"]
+    assert "line" in counted["slowest"]
     written = [json.loads(line) for line in (tmp_path / "deep/er/out.jsonl").read_text().splitlines()]
     assert [row["index"] for row in written] == [0, 1, 2, 3]
     assert [row["score"] for row in written] == [1.0, 0.0, 0.0, None]
@@ -116,8 +116,8 @@ def test_two_verifiers_disagree(tmp_path, checks):
     assert "rlvr/number-v1 and me/batch-v1 disagree on 2 of 3 rows" in out
     lines = [cells(line) for line in out.splitlines() if line.startswith("│") and line.count("│") == 6]
     assert lines == [
-        ["0", r"\boxed{4}", "4", "1 passed", "0"],
-        ["2", r"four [bold]x[/] \x1b[31m", "4", "0, unparseable", "1 passed"],
+        ["1", r"\boxed{4}", "4", "1 passed", "0"],
+        ["3", r"four [bold]x[/] \x1b[31m", "4", "0, unparseable", "1 passed"],
     ]
     written = [json.loads(line) for line in (tmp_path / "o.jsonl").read_text().splitlines()]
     assert [row["against"]["score"] for row in written] == [0.0, 0.0, 1.0]
@@ -143,7 +143,9 @@ def test_verifiers_that_hang_or_lose_rows_are_errors(tmp_path, checks):
         ("[" * 100_000, "Line 2 of rows.jsonl is not valid JSON"),
         ("[1]", "Line 2 of rows.jsonl is a list"),
         ('{"answer": "4"}', "Line 2 of rows.jsonl has no key 'completion'"),
-        ('{"completion": 4, "answer": "4"}', "Line 2 of rows.jsonl has a int as completion"),
+        ('{"completion": 4, "answer": "4"}', "Line 2 of rows.jsonl has an int as completion"),
+        ("null", "Line 2 of rows.jsonl is null and no object"),
+        ('{"completion": null, "answer": "4"}', "Line 2 of rows.jsonl has null as completion"),
         ('{"completion": "4"}', "Line 2 of rows.jsonl cannot be graded: Verifier 'rlvr/number-v1' needs 'answer'"),
         ('{"completion": "4", "answer": "4", "expected": "yes"}', "Line 2 of rows.jsonl has 'yes' as expected"),
     ],
@@ -171,11 +173,24 @@ def test_bytes_that_are_no_text_are_named_by_their_line(tmp_path):
         (("--jsonl", "rows.jsonl", "-o", "fallback=guess"), "fallback 'guess'"),
         (("--jsonl", "rows.jsonl", "--out", "rows.jsonl"), "is the file that is scored"),
         (("--jsonl", "rows.jsonl", "--out", "rows.jsonl/x"), "rows.jsonl"),
+        (("--jsonl", "rows.jsonl", "--out", "/proc/x/y"), "'/proc/x"),
+        (("--jsonl", "rows.jsonl", "--out", "/dev/full"), "'/dev/full' cannot be used (No space left"),
+        (("--jsonl", "rows.jsonl", "--column", "anwser=answer"), "did you mean 'answer'"),
+        (("--jsonl", "rows.jsonl", "--column", "foo=answer"), "'foo'"),
+        (("--jsonl", "rows.jsonl", "--import", "raises.py"), "raises.py:2"),
+        (("--jsonl", "rows.jsonl", "--import", "raises"), "raises.py:2"),
+        (("--jsonl", "rows.jsonl", "--import", "syntax.py"), "syntax.py:3"),
+        (("--jsonl", "rows.jsonl", "--import", "exits.py"), "exits.py:1"),
+        (("--jsonl", "rows.jsonl", "--import", "lacks.py"), "lacks.py:2"),
     ],
 )
 def test_mistakes_are_one_sentence(tmp_path, arguments, words):
     write(tmp_path / "rows.jsonl", ROWS)
     write(tmp_path / "empty.jsonl", [""])
+    write(tmp_path / "raises.py", ["import json", "json.loads('{')"])
+    write(tmp_path / "syntax.py", ["", "", "def ("])
+    write(tmp_path / "exits.py", ["raise SystemExit"])
+    write(tmp_path / "lacks.py", ["import json", "import no_such_module_at_all"])
     assert words in refused("rlvr/number-v1", *arguments, cwd=tmp_path)
 
 
@@ -194,3 +209,30 @@ def test_wrong_use(tmp_path, arguments):
     assert done.returncode == 2
     assert "Usage" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_failed_gradings_are_explained(tmp_path, checks):
+    rows = write(tmp_path / "rows.jsonl", ["", *[{"completion": f"{number}"} for number in range(9)]])
+    out = shown("me/short-list-v1", "--jsonl", rows, "--import", checks, cwd=tmp_path)
+    lines = [cells(line) for line in out.splitlines() if line.startswith("│") and "1 values for 9" in line]
+    assert [line[0] for line in lines] == ["2", "3", "4", "5", "6"]
+    assert "4 more rows could not be graded" in out
+    assert "could not be graded" not in shown("rlvr/number-v1", "--jsonl", rows, "--answer", "4", cwd=tmp_path)
+
+
+def test_a_pipe_is_scored_too(tmp_path):
+    text = "".join(json.dumps(row) + "\n" for row in ROWS[:2])
+    environment = {**os.environ, "COLUMNS": "200", "PYTHONIOENCODING": "utf-8"}
+    command = [str(RLVR), "verify", "rlvr/number-v1", "--jsonl", "/dev/stdin"]
+    done = subprocess.run(command, env=environment, input=text, capture_output=True, text=True, check=True)
+    assert summary(done.stdout)["passed"] == "1 of 2 (50.00%)"
+
+
+def test_a_column_of_a_function_that_takes_every_field(tmp_path):
+    rows = write(tmp_path / "rows.jsonl", [{"completion": "x", "gold": "x"}])
+    write(
+        tmp_path / "any.py",
+        ["import rlvr", "@rlvr.verifier('me/any-v1')", "def f(completion, **r): return r['g'] == 'x'"],
+    )
+    out = shown("me/any-v1", "--jsonl", rows, "--column", "g=gold", "--import", "any.py", cwd=tmp_path)
+    assert summary(out)["passed"] == "1 of 1 (100.00%)"

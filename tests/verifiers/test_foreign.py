@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from rlvr.verifiers import Rubric, UserError, Verdict, score, verifier, verify
@@ -130,7 +131,12 @@ def test_verls_arguments():
     [
         (1, Verdict(1.0, True)),
         (True, Verdict(1.0, True)),
-        ({"score": 0.5, "acc": True, "pred": "42", "n": 3}, Verdict(0.5, False, parts={"acc": 1.0, "n": 3.0})),
+        ({"score": 1.0, "acc": False}, Verdict(1.0, False, parts={"acc": 0.0})),
+        ({"score": -1.0, "acc": 1}, Verdict(-1.0, True, parts={"acc": 1.0})),
+        ({"score": 1.0, "acc": np.bool_(False)}, Verdict(1.0, False, parts={"acc": 0.0})),
+        ({"score": 1.0, "acc": 0.5}, Verdict(1.0, True, parts={"acc": 0.5})),
+        ({"score": 1.0, "acc": "no"}, Verdict(1.0, True)),
+        ({"score": 0.5, "acc": True, "pred": "42", "n": 3}, Verdict(0.5, True, parts={"acc": 1.0, "n": 3.0})),
     ],
 )
 def test_what_compute_score_may_return(result, verdict):

@@ -406,7 +406,7 @@ def test_the_sample_is_named_and_its_completion_cut():
 def test_verify_many_checks_its_rows():
     with pytest.raises(UserError, match="row 1 is missing"):
         verify_many(length, [{"completion": "a"}, {"answer": "b"}])
-    with pytest.raises(UserError, match="row 0 is a int"):
+    with pytest.raises(UserError, match="row 0 is an int"):
         verify_many(length, [{"completion": 3}])
     with pytest.raises(UserError, match="'answer'"):
         verify_many("rlvr/number-v1", [{"completion": "a", "answer": 1}, {"completion": "a"}])
@@ -443,8 +443,19 @@ def installed(tmp_path, monkeypatch):
 
 
 def test_entry_points_are_loaded_when_a_name_is_unknown(installed):
-    with pytest.warns(UserWarning, match="aaa"):
+    with pytest.warns(UserWarning, match="aaa") as warned:
         assert verify("they/plain-v1", completion="abc").score == 3.0
+    assert len(warned) == 1
+    assert len(str(warned[0].message)) < 200
     assert verify("they/module-v1", completion="abc").passed
     with pytest.raises(UserError, match=r"they/plain-v1.*'aaa' \(ModuleNotFoundError.*'not a name' \(UserError"):
         get_verifier("they/plan-v1")
+
+
+def test_the_hint_about_installed_verifiers_is_a_sentence_of_its_own(installed):
+    with (
+        pytest.warns(UserWarning, match="aaa"),
+        pytest.raises(UserError, match=r"[.?] Installed verifiers that") as error,
+    ):
+        get_verifier("zzzzzzzz")
+    assert ".." not in str(error.value)

@@ -9,7 +9,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from rlvr.verifiers import UserError, verify
+from rlvr.verifiers import UserError, score, verify
 from rlvr.verifiers import judge as judge_module
 from rlvr.verifiers.judge_cache import forget_memory
 from rlvr.verifiers.judge_calls import spending
@@ -386,6 +386,17 @@ def test_neighbours_keep_their_verdicts(server):
         ({"grades": {"A": float("nan")}}, "nan"),
         ({"grades": "pass"}, "grades='pass'"),
         ({"part": "end"}, "no part"),
+        ({"threshold": float("nan")}, "threshold=nan"),
+        ({"threshold": "x"}, "threshold='x'"),
+        ({"timeout": -1}, "timeout=-1"),
+        ({"timeout": "x"}, "timeout='x'"),
+        ({"retries": -1}, "retries=-1"),
+        ({"max_calls": "a"}, "max_calls='a'"),
+        ({"max_tokens": 1.5}, "max_tokens=1.5"),
+        ({"max_reply_tokens": 0}, "max_reply_tokens=0"),
+        ({"temperature": "hot"}, "temperature='hot'"),
+        ({"temperature": -0.1}, "temperature=-0.1"),
+        ({"seed": "s"}, "seed='s'"),
     ],
 )
 def test_mistakes(server, more, named):
@@ -424,3 +435,9 @@ def test_reading_a_score():
 def test_only_openings_are_changed():
     assert harmless("if a < b and c<3: x[0] = [A, B]") == "if a < b and c<3: x[0] = [A, B]"
     assert harmless("<think>a</think> <｜end｜>") == "‹think>a‹/think> ‹｜end｜>"
+
+
+def test_a_wrong_number_is_refused_when_the_part_is_made():
+    with pytest.raises(UserError, match="threshold=nan"):
+        score("rlvr/judge-v1", threshold=float("nan"))
+    assert score("rlvr/judge-v1", max_calls=None, temperature=None, retries=0).options["retries"] == 0

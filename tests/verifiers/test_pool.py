@@ -425,3 +425,43 @@ def test_the_shared_pool_is_one():
 def test_senseless_sizes(options):
     with pytest.raises(ValueError, match="at least 1"):
         Pool(**options)
+
+
+@pytest.mark.parametrize(
+    "start",
+    ["[threading.Thread(target=work).start() for _ in '12']", "e = ThreadPoolExecutor(2); e.submit(work)"],
+)
+def test_threads_that_still_grade_do_not_hold_up_an_interrupted_program(tmp_path, start):
+    # Each would go on grading for minutes.
+    path = tmp_path / "program.py"
+    path.write_text(
+        "import os, signal, threading, time, rlvr\n"
+        "from concurrent.futures import ThreadPoolExecutor\n"
+        "@rlvr.verifier('test/hang-v1', timeout=40)\n"
+        "def hang(completion):\n    time.sleep(40)\n"
+        "def work():\n"
+        "    for _ in range(9):\n"
+        "        print(rlvr.verify('test/hang-v1', completion='').status, flush=True)\n"
+        f"{start}\n"
+        "threading.Timer(1, os.kill, (os.getpid(), signal.SIGINT)).start()\n"
+        "threading.Event().wait()\n"
+    )
+    done = subprocess.run([sys.executable, path], capture_output=True, text=True, timeout=30)
+    assert "KeyboardInterrupt" in done.stderr
+    # The threads print at the same time, so that lines may run together.
+    assert "error" in done.stdout
+    assert not done.stdout.replace("error", "").strip()
+
+
+def test_threads_that_outlive_the_main_one_still_grade(tmp_path):
+    path = tmp_path / "program.py"
+    path.write_text(
+        "import threading, rlvr\n"
+        "@rlvr.verifier('test/fine-v1', timeout=40)\n"
+        "def fine(completion):\n    return True\n"
+        "def work():\n"
+        "    threading.main_thread().join()\n"
+        "    print(rlvr.verify('test/fine-v1', completion='').status, flush=True)\n"
+        "threading.Thread(target=work).start()\n"
+    )
+    assert subprocess.run([sys.executable, path], capture_output=True, text=True, timeout=50).stdout == "ok\n"

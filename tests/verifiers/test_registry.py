@@ -1,16 +1,18 @@
 from __future__ import annotations
 
+import asyncio
 import functools
 import math
 import pickle
 import subprocess
 import sys
 import uuid
+from concurrent.futures import Future
 
 import pytest
 
 import rlvr.verifiers as v
-from rlvr.verifiers import UserError, Verdict, get_verifier, verifier, verify
+from rlvr.verifiers import Rubric, UserError, Verdict, averify, get_verifier, score, verifier, verify, verify_many
 
 
 def fresh_name() -> str:
@@ -53,7 +55,18 @@ def test_the_decorated_function_is_still_called_as_before():
 
 
 @pytest.mark.parametrize(
-    "error", [ValueError("bad thing"), RecursionError("too deep"), MemoryError("full"), AssertionError(), SystemExit(3)]
+    "error",
+    [
+        ValueError("bad thing"),
+        RecursionError("too deep"),
+        MemoryError("full"),
+        AssertionError(),
+        SystemExit(3),
+        asyncio.CancelledError("stop"),
+        GeneratorExit("over"),
+        BaseException("x"),
+        pytest.fail.Exception("no"),
+    ],
 )
 def test_an_exception_is_the_graders_failure(error):
     def function(completion):
@@ -236,3 +249,79 @@ def test_importing_verifiers_loads_nothing_heavy():
 
 def test_the_public_names():
     assert set(v.__all__) <= set(dir(v))
+
+
+def test_an_exit_asked_for_while_a_function_is_waited_for_is_no_failure_of_it():
+    code = (
+        "import os, signal, sys, threading, rlvr\n"
+        "signal.signal(signal.SIGTERM, lambda *_: sys.exit(7))\n"
+        "def hang(completion):\n    os.kill(os.getpid(), signal.SIGTERM)\n    threading.Event().wait()\n"
+        "rlvr.verify(hang, completion='')\n"
+    )
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=50).returncode == 7
+
+
+def test_a_function_that_may_return_a_future_grades_together():
+    def later(completion: str) -> Verdict | Future[Verdict]:
+        return Verdict(1.0, True)
+
+    def real(completion) -> Future:
+        return Future()
+
+    def now(completion: str) -> Verdict:
+        return Verdict(1.0, True)
+
+    real.__annotations__["return"] = Future
+    assert register(later).grades_together
+    assert register(real).grades_together
+    assert not register(now).grades_together
+    assert not register(lambda completion: 1.0).grades_together
+    assert get_verifier("rlvr/math-v1").grades_together
+
+
+def test_options_of_a_part_are_checked_when_it_is_made():
+    checked = []
+
+    def check(*, least=0, most=9):
+        checked.append((least, most))
+        if least > most:
+            raise UserError(f"least={least} is too much; pass less.")
+
+    @verifier(fresh_name(), check=check)
+    def between(completion, least=0, most=9):
+        return least <= len(completion) <= most
+
+    assert score(between, name="a", most=3).options == {"most": 3}
+    assert checked == [(0, 3)]
+    with pytest.raises(UserError, match="least=10"):
+        score(between, name="a", least=10)
+    score(between, name="a")
+    assert len(checked) == 2
+    # A rubric hands its options on, where its part has not fixed them itself.
+    with pytest.raises(UserError, match="least=10"):
+        score(Rubric(score(between, name="a")), name="b", least=10)
+    score(Rubric(score(between, name="a", least=1)), name="b", most=4)
+    assert checked[-1] == (0, 4)
+
+
+def test_a_misspelt_keyword_is_refused():
+    def check(completion, answer, percent="either", limit=5):
+        return True
+
+    with pytest.raises(UserError, match=r"'percnt'.*'percent'"):
+        verify(check, completion="x", answer="1", percnt="strict")
+    with pytest.raises(UserError, match=r"'percnt'.*'percent'"):
+        asyncio.run(averify(check, completion="x", answer="1", percnt="strict"))
+    # Other fields of a task are no mistake, nor is one that is like a parameter that is given.
+    assert verify(check, completion="x", answer="1", answers=["1"], level=3, answer_type="int", task_id="t").passed
+    assert verify(lambda completion, **rest: True, completion="x", percnt=1).passed
+    row = {"completion": "x", "answer": "1", "percnt": 1}
+    assert verify_many(check, [row])[0].passed
+
+
+@pytest.mark.parametrize(("value", "words"), [(3, "an int"), ([], "a list"), (None, "is None")])
+def test_what_is_no_completion(value, words):
+    with pytest.raises(UserError, match=words):
+        verify(lambda completion: True, completion=value)
+    with pytest.raises(UserError, match=words):
+        verify_many(lambda completion: True, [{"completion": value}])

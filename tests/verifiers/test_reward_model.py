@@ -208,6 +208,9 @@ def test_called_by_itself(folders):
         ({"max_length": 1.5}, "max_length=1.5"),
         ({"dtype": "float23"}, "'float32'"),
         ({"label": 1}, "label=1"),
+        ({"threshold": float("nan")}, "threshold=nan"),
+        ({"threshold": "x"}, "threshold='x'"),
+        ({"sigmoid": "yes"}, "sigmoid='yes'"),
         ({"model": os.path.join(os.sep, "no", "such", "folder")}, "no"),  # noqa: PTH118 - a text, as a user gives it
     ],
 )
@@ -225,3 +228,10 @@ def test_without_the_extra(monkeypatch):
     monkeypatch.setitem(sys.modules, "transformers", None)
     with pytest.raises(UserError, match=r"rlvr\[train\]"):
         verify("rlvr/reward-model-v1", completion="a", model="never-loaded-before")
+
+
+def test_options_are_checked_before_any_model_is_loaded():
+    with pytest.raises(UserError, match="sigmoid='yes'"):
+        get_verifier("rlvr/reward-model-v1")(["a", "b"], "no-such-model", sigmoid=[False, "yes"])
+    with pytest.raises(UserError, match="threshold='x'"):
+        score("rlvr/reward-model-v1", threshold="x")

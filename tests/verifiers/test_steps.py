@@ -139,6 +139,8 @@ def test_called_by_itself():
         ({"combine": "maen"}, "'mean'"),
         ({"max_steps": 0}, "max_steps=0"),
         ({"separator": ""}, "separator=''"),
+        ({"options": 5}, "options=5"),
+        ({"options": {1: 2}}, "options="),
         ({"part": "thoughts"}, "no part"),
         ({"step_verifier": "rlvr/numbr-v1"}, "rlvr/number-v1"),
         ({"step_verifier": 3}, "no grader"),
@@ -148,3 +150,11 @@ def test_called_by_itself():
 def test_mistakes(fields, named):
     with pytest.raises(UserError, match=named):
         verify("rlvr/steps-v1", **{"completion": "a", "step_verifier": length_of, **fields})
+
+
+def test_a_mistake_in_one_row_is_told_before_any_step_is_graded():
+    graded = []
+    graders = [lambda completion: graded.append(completion), length_of]
+    with pytest.raises(UserError, match="options=5"):
+        get_verifier("rlvr/steps-v1")(["a", "b"], graders, options=[None, 5])
+    assert not graded

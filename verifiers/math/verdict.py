@@ -31,7 +31,14 @@ _WALL_FACTOR = 3.0
 _WALL_SECONDS = 5.0
 
 
-@verifier("rlvr/math-v1")
+def check_options(seconds: object = 5.0, **agreed: object) -> None:
+    """Raise UserError unless these are possible values of the verifier's options."""
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 < seconds < 3600:
+        raise UserError(f"seconds={seconds!r} of rlvr/math-v1 is no limit; give a number of seconds above 0.")
+    conventions(**{name: value for name, value in agreed.items() if name in Conventions.__dataclass_fields__})
+
+
+@verifier("rlvr/math-v1", check=check_options)
 def math(
     completion: str,
     answer: object,
@@ -83,13 +90,6 @@ def math(
         return _decided(accepts(reference, found.answers, found.joined, agreed), found, reference)
     except Undecided:
         return _Pending(_Job(reference, found, agreed, seconds))
-
-
-def check_options(seconds: object = 5.0, **agreed: object) -> None:
-    """Raise UserError unless these are possible values of the verifier's options."""
-    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 < seconds < 3600:
-        raise UserError(f"seconds={seconds!r} of rlvr/math-v1 is no limit; give a number of seconds above 0.")
-    conventions(**{name: value for name, value in agreed.items() if name in Conventions.__dataclass_fields__})
 
 
 def reference_text(answer: object) -> str:

@@ -80,3 +80,9 @@ def test_an_unknown_value_is_named(option: str, value: str) -> None:
         Conventions(**{option: value})
     with pytest.raises(UserError, match=option):
         rlvr.verify("rlvr/math-v1", completion=r"\boxed{5}", answer="5", **{option: value})
+
+
+@pytest.mark.parametrize("option", [{"percent": "x"}, {"units": 5}, {"seconds": -1}])
+def test_a_rubric_refuses_an_impossible_option_when_it_is_made(option: dict[str, object]) -> None:
+    with pytest.raises(rlvr.UserError, match=next(iter(option))):
+        rlvr.score("rlvr/math-v1", **option)
