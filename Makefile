@@ -25,7 +25,7 @@ types: build/installed
 # The tests of everything but the trainers, from outside the repository, on what the wheel installs.
 test-wheel: build/installed
 	cd build/installed && PYTHONPATH=$(CURDIR)/build/installed $(abspath $(BIN))/pytest -c $(CURDIR)/pyproject.toml -m "not slow" \
-		$(CURDIR)/tests/envs $(CURDIR)/tests/verifiers $(CURDIR)/tests/rlvr
+		$(CURDIR)/tests/envs $(CURDIR)/tests/verifiers $(CURDIR)/tests/rlvr $(CURDIR)/tests/sandbox
 
 .PHONY: build/installed
 build/installed: $(VENV)/.dev

@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..verifiers.errors import UserError
-from ..verifiers.nearest import nearest
+from ..sandbox.errors import UserError
+from ..sandbox.nearest import nearest
 from .task import Task
 
 Row = Mapping[str, Any]

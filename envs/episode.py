@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 
 from gymnasium.error import ResetNeeded
 
+from ..sandbox.nearest import did_you_mean
 from ..verifiers import UserError, Verdict
-from ..verifiers.nearest import did_you_mean
 from .setup import Setup
 from .task import Task
 

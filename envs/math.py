@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from ..sandbox.nearest import did_you_mean
 from ..verifiers import Rubric, UserError, metric, score
 from ..verifiers.math.verdict import check_reference
-from ..verifiers.nearest import did_you_mean
 from .registry import register
 from .tasks import Tasks
 

@@ -13,9 +13,9 @@ from typing import Any, Literal
 
 import gymnasium
 
+from ..sandbox.nearest import did_you_mean
 from ..verifiers import Rubric, UserError
 from ..verifiers.extraction import ThinkStyle
-from ..verifiers.nearest import did_you_mean
 from ..verifiers.registry import Grader
 from ..verifiers.rubric_spec import rubric_from
 from .task import Task

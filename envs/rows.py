@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from ..verifiers.errors import UserError
+from ..sandbox.errors import UserError
 
 PlacedRow = tuple[str, dict[str, Any]]
 """A row, after the words that say where it was read (for error messages)."""

@@ -11,7 +11,7 @@ import numpy as np
 from gymnasium.spaces.utils import is_space_dtype_shape_equiv
 from gymnasium.vector.utils import batch_differing_spaces, create_empty_array
 
-from ..verifiers.errors import UserError
+from ..sandbox.errors import UserError
 
 # Lower case, digits and spaces: random samples stay readable in logs.
 _ALPHABET = "abcdefghijklmnopqrstuvwxyz0123456789 "

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..verifiers.errors import UserError
+from ..sandbox.errors import UserError
 
 RESERVED_FIELDS = ("completion", "prompt", "answer", "think", "completion_tokens")
 """What a verifier is given besides a task's `info`, so no key of `info` may have such a name."""

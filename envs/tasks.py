@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import overload
 
-from ..verifiers.errors import UserError
+from ..sandbox.errors import UserError
 from .columns import Column, Columns, Row
 from .rows import PlacedRow, hub_rows, jsonl_rows, parquet_rows
 from .task import Task

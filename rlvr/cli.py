@@ -1,4 +1,4 @@
-"""The command line: train, eval, envs, verify. A user's mistake is one sentence and exit code 2."""
+"""The command line: train, eval, envs, verify, doctor, sandbox. A user's mistake is one sentence and exit code 2."""
 
 from __future__ import annotations
 
@@ -19,13 +19,15 @@ from rich.text import Text
 
 from .arguments import ImportOption, key_values
 from .config import find_recipe, import_extensions, load_config, save_config
+from .doctor import doctor
 from .envs import make_vec, registered
 from .envs.registry import REQUIRED
 from .extras import needs_extra
+from .sandbox.nearest import did_you_mean
+from .sandbox_command import sandbox_app
 from .terminal import console, plain, say, sheet
 from .trainers.passk import pass_at_k
 from .verifiers import UserError
-from .verifiers.nearest import did_you_mean
 from .verify_command import verify_command
 from .writing import writing
 
@@ -175,6 +177,8 @@ def envs(
 
 
 app.command("verify")(verify_command)
+app.command()(doctor)
+app.add_typer(sandbox_app, name="sandbox")
 
 
 def _show_env(name: str) -> None:

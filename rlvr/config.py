@@ -18,9 +18,9 @@ import yaml
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
+from .sandbox.nearest import did_you_mean
 from .trainers.settings import TrainConfig
 from .verifiers import UserError
-from .verifiers.nearest import did_you_mean
 
 
 def load_config(recipe: str, overrides: Sequence[str] = ()) -> TrainConfig:

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from .sandbox.errors import kind_of
+from .sandbox.nearest import did_you_mean
 from .verifiers import UserError
-from .verifiers.errors import kind_of
-from .verifiers.nearest import did_you_mean
 
 
 @dataclass(frozen=True)

@@ -16,10 +16,10 @@ from rich.table import Table
 from .arguments import ImportOption, key_texts, key_values
 from .config import import_extensions
 from .rows_file import Lines, Row, read_rows
+from .sandbox.nearest import did_you_mean
 from .scoring import Tally, differ, graded
 from .terminal import console, plain, say, sheet
 from .verifiers import UserError, Verdict, Verifier, get_verifier, verify
-from .verifiers.nearest import did_you_mean
 from .writing import writing
 
 _LONGEST_EXCERPT = 60

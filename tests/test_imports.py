@@ -1,4 +1,4 @@
-"""The packages import one way only: rlvr -> trainers -> envs -> verifiers."""
+"""The packages import one way only: rlvr -> trainers -> envs -> verifiers -> sandbox."""
 
 from __future__ import annotations
 
@@ -8,14 +8,15 @@ from pathlib import Path
 import pytest
 
 import rlvr.envs
+import rlvr.sandbox
 import rlvr.trainers
 import rlvr.verifiers
 
 # From the top of the house to its foundation; a package imports from itself and from those below it.
-ORDER = ("rlvr", "trainers", "envs", "verifiers")
+ORDER = ("rlvr", "trainers", "envs", "verifiers", "sandbox")
 FOLDERS = {
     package: Path(module.__file__).parent
-    for package, module in zip(ORDER, (rlvr, rlvr.trainers, rlvr.envs, rlvr.verifiers), strict=True)
+    for package, module in zip(ORDER, (rlvr, rlvr.trainers, rlvr.envs, rlvr.verifiers, rlvr.sandbox), strict=True)
 }
 
 

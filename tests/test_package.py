@@ -18,6 +18,7 @@ PACKAGES = {
     "configs": "rlvr/configs",
     "envs": "rlvr/envs",
     "trainers": "rlvr/trainers",
+    "sandbox": "rlvr/sandbox",
     "verifiers": "rlvr/verifiers",
 }
 

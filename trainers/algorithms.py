@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from ..verifiers.nearest import did_you_mean
+from ..sandbox.nearest import did_you_mean
 
 # Formulas stand with the functions that compute them: advantages.py, losses.py, kl.py.
 ALGORITHMS: dict[str, dict[str, Any]] = {

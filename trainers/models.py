@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 from urllib.request import getproxies
 
-from ..verifiers.errors import UserError
+from ..sandbox.errors import UserError
 
 if TYPE_CHECKING:
     import torch

@@ -4,12 +4,14 @@
   registers a function of yours.
 - `Rubric`, `gate`, `score` and `metric` combine graders; `product`, `threshold` and `first` stand where a grader may;
   `rubric_from` reads them from plain data.
-- Correctness: `rlvr/math-v1` (`math`), `rlvr/number-v1`, `rlvr/exact-v1`, `rlvr/choice-v1`, `rlvr/json-v1`.
+- Correctness: `rlvr/math-v1` (`math`), `rlvr/number-v1`, `rlvr/exact-v1`, `rlvr/choice-v1`,
+  `rlvr/json-v1`.
 - Form and shape: `rlvr/think-v1`, `rlvr/answer-tags-v1`, `rlvr/language-v1`, `rlvr/length-v1`, `rlvr/overlong-v1`,
   `rlvr/repetition-v1`.
 - Judged by models: `rlvr/judge-v1`, `rlvr/reward-model-v1`; step by step: `rlvr/steps-v1`.
 """
 
+from ..sandbox.errors import UserError
 from . import answer_tags as answer_tags
 from . import choice as choice
 from . import exact as exact
@@ -24,7 +26,6 @@ from . import reward_model as reward_model
 from . import steps as steps
 from . import think as think
 from .combine import first, product, threshold
-from .errors import UserError
 from .registry import Grader, Verifier, averify, get_verifier, verifier, verify, verify_many
 from .rubric import Rubric, gate, metric, score
 from .rubric_spec import rubric_from

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Literal, get_args
 
-from .errors import UserError
+from ..sandbox.errors import UserError
+from ..sandbox.nearest import did_you_mean
 from .extraction import answer_region, resolve_think_style, without_prompt
-from .nearest import did_you_mean
 from .registry import verifier
 from .tags import tags
 from .think import has_text

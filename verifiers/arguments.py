@@ -6,7 +6,8 @@ import inspect
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
-from .errors import UserError
+from ..sandbox.errors import UserError
+from ..sandbox.nearest import nearest
 from .foreign import (
     BATCH_SIGNS,
     COLUMNS,
@@ -18,7 +19,6 @@ from .foreign import (
     verl_data_source,
     verl_extra_info,
 )
-from .nearest import nearest
 
 Kwargs = dict[str, Any]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .errors import UserError
+from ..sandbox.errors import UserError
 
 
 def rows_of(count: int, **arguments: Any) -> list[dict[str, Any]]:

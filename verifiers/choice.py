@@ -6,8 +6,8 @@ import re
 import unicodedata
 from collections.abc import Sequence
 
+from ..sandbox.errors import UserError
 from .commitment import commitment
-from .errors import UserError
 from .exact import normalised, unwrapped
 from .registry import verifier
 from .verdict import Verdict, failure

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from .errors import UserError
+from ..sandbox.errors import UserError
 from .registry import Grader, Verifier
 from .verdict import Verdict, failure
 

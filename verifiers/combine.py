@@ -6,9 +6,9 @@ import math
 import numbers
 from typing import Any, Literal, get_args
 
+from ..sandbox.errors import UserError
+from ..sandbox.nearest import did_you_mean
 from .combinator import Batch, Combinator
-from .errors import UserError
-from .nearest import did_you_mean
 from .rubric import Part, Rubric, Tally, check_parts, make_part, score
 from .verdict import Verdict, failure
 

@@ -7,10 +7,10 @@ import unicodedata
 from collections.abc import Iterable
 from typing import Literal, get_args
 
+from ..sandbox.errors import UserError
+from ..sandbox.nearest import did_you_mean
 from .commitment import commitment
-from .errors import UserError
 from .extraction import answer_region, resolve_think_style
-from .nearest import did_you_mean
 from .registry import verifier
 from .verdict import Verdict, failure
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal, get_args
 
-from .errors import UserError
-from .nearest import did_you_mean
+from ..sandbox.errors import UserError
+from ..sandbox.nearest import did_you_mean
 from .tags import tags
 
 ThinkStyle = Literal["none", "generated", "prefilled", "auto"]

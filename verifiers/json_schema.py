@@ -9,7 +9,7 @@ from contextvars import ContextVar
 from functools import lru_cache
 from typing import Any
 
-from .errors import UserError
+from ..sandbox.errors import UserError
 from .extraction import answer_region, resolve_think_style
 from .registry import verifier
 from .strict_json import StrictJsonError, json_key, nesting, read_json, same_json

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ..sandbox.errors import UserError
 from .completion_parts import completion_part
-from .errors import UserError
 from .judge_cache import cache_key, recall, remember
 from .judge_calls import BudgetSpentError, Endpoint, complete, spending, turn
 from .judge_prompt import Judgement, UnreadableReplyError, judge_messages, read_reply, shortened

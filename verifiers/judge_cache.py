@@ -10,7 +10,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
-from .errors import UserError
+from ..sandbox.errors import UserError
 from .judge_prompt import Judgement
 
 _MOST_IN_MEMORY = 50_000

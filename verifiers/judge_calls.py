@@ -8,7 +8,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
-from .errors import UserError
+from ..sandbox.errors import UserError
 
 if TYPE_CHECKING:
     import asyncio

@@ -7,9 +7,9 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import lru_cache
 from typing import Any
 
+from ..sandbox.errors import UserError
+from ..sandbox.nearest import did_you_mean
 from .completion_parts import completion_part
-from .errors import UserError
-from .nearest import did_you_mean
 from .registry import verifier
 from .scripts import FOREIGN_LETTERS, OWN_SCRIPT, SCRIPTS, count_scripts
 from .verdict import Verdict

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numbers
 
-from .errors import UserError
-from .nearest import did_you_mean
+from ..sandbox.errors import UserError
+from ..sandbox.nearest import did_you_mean
 from .registry import verifier
 from .verdict import Verdict
 

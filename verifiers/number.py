@@ -6,7 +6,7 @@ import numbers
 from decimal import Decimal
 from fractions import Fraction
 
-from .errors import UserError
+from ..sandbox.errors import UserError
 from .extraction import answer_region, boxes, check_fallback, last_word_with_digit
 from .numerals import Number, read_number
 from .registry import verifier

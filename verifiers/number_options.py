@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import numbers
 
-from .errors import UserError
+from ..sandbox.errors import UserError
 
 
 def check_number(name: str, value: object, *, least: float = -math.inf, above: float = -math.inf) -> None:

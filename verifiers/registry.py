@@ -11,10 +11,10 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import update_wrapper
 from typing import Any, Generic, ParamSpec, Protocol, TypeVar, runtime_checkable
 
+from ..sandbox.errors import UserError, kind_of
+from ..sandbox.nearest import did_you_mean, nearest
 from .arguments import Arguments, Kwargs
-from .errors import UserError, kind_of
 from .foreign import verl_verdict
-from .nearest import did_you_mean, nearest
 from .outcomes import explained, values_of_batch
 from .patience import NotRun, OutOfPatience, call_with_patience
 from .verdict import CompletionTimeout, Verdict, as_verdict, failure

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from ..sandbox.errors import UserError
 from .completion_parts import completion_part
-from .errors import UserError
 from .registry import verifier
 from .verdict import Verdict
 

@@ -8,9 +8,9 @@ from functools import lru_cache
 from threading import Lock
 from typing import Any
 
+from ..sandbox.errors import UserError
+from ..sandbox.nearest import did_you_mean
 from .batch_options import rows_by_options, rows_of
-from .errors import UserError
-from .nearest import did_you_mean
 from .number_options import check_count, check_number
 from .registry import verifier
 from .verdict import Verdict, failure

@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from ..sandbox.errors import UserError
+from ..sandbox.nearest import did_you_mean
 from .combinator import Batch, Combinator
-from .errors import UserError
-from .nearest import did_you_mean
 from .registry import Grader, Verifier, as_grader
 from .verdict import Verdict, failure
 

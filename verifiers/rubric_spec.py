@@ -9,9 +9,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
+from ..sandbox.errors import UserError
+from ..sandbox.nearest import did_you_mean
 from .combine import Threshold, first, product
-from .errors import UserError
-from .nearest import did_you_mean
 from .registry import Grader, as_grader
 from .rubric import Kind, Part, Rubric, make_part, score
 

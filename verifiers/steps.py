@@ -7,10 +7,10 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from ..sandbox.errors import UserError
+from ..sandbox.nearest import did_you_mean
 from .batch_options import rows_by_options, rows_of
 from .completion_parts import completion_part
-from .errors import UserError
-from .nearest import did_you_mean
 from .number_options import check_count
 from .registry import Grader, as_grader, verifier
 from .verdict import Verdict, failure

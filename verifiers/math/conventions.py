@@ -7,8 +7,8 @@ from dataclasses import dataclass, fields
 from functools import cache
 from typing import Literal, get_args, get_type_hints
 
-from ..errors import UserError
-from ..nearest import did_you_mean
+from ...sandbox.errors import UserError
+from ...sandbox.nearest import did_you_mean
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
-from ..errors import UserError
+from ...sandbox.errors import UserError
 from .exact import is_undefined
 from .forms import Choice, FiniteSet, Form, Value, Words
 from .nodes import Number

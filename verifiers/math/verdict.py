@@ -11,8 +11,8 @@ from decimal import Decimal
 from fractions import Fraction
 from math import isfinite
 
+from ...sandbox.errors import UserError
 from ..commitment import Commitment, commitment
-from ..errors import UserError
 from ..pool import JobFailed, PoolTimeout, WorkerDied, shared_pool
 from ..registry import verifier
 from ..verdict import Verdict, failure

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import rlvr
-from rlvr.verifiers.errors import UserError
+from rlvr.sandbox.errors import UserError
 from rlvr.verifiers.math.conventions import Conventions
 from rlvr.verifiers.math.verdict import math
 

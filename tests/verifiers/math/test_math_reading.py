@@ -6,7 +6,7 @@ from fractions import Fraction
 
 import pytest
 
-from rlvr.verifiers.errors import UserError
+from rlvr.sandbox.errors import UserError
 from rlvr.verifiers.math.acceptance import accepts, canonical_answer
 from rlvr.verifiers.math.compare import Undecided
 from rlvr.verifiers.math.conventions import Conventions

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import rlvr
-from rlvr.verifiers.errors import UserError
+from rlvr.sandbox.errors import UserError
 from rlvr.verifiers.math.verdict import check_reference, math, reference_text
 from rlvr.verifiers.pool import shared_pool
 from rlvr.verifiers.verdict import Verdict

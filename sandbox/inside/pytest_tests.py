@@ -1,0 +1,72 @@
+"""Tests that pytest runs."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from typing import Any
+
+from . import frames, harness, opposite
+
+_LENGTH = 2000
+
+
+def run(job: dict, channel: harness.Channel) -> None:
+    """Run the tests against the program's process; ends the process."""
+    try:
+        conduct(job, channel, opposite.Opposite())
+    finally:
+        harness.leave(0)
+
+
+def conduct(job: dict, channel: harness.Channel, program: Any) -> None:
+    """Run the tests and report them."""
+    for path, content in job["files"].items():
+        harness.write_file(path, content)
+    sys.dont_write_bytecode = True
+    os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
+    try:
+        pytest: Any = importlib.import_module("pytest")
+    except ImportError as error:
+        channel.send(frames.TEST, ["pytest", False, f"pytest is not installed in the sandbox: {error}"])
+        channel.send(frames.END, [False, program.trusted, False])
+        return
+    sys.modules[job["module"]] = program.as_module(job["module"])
+    record = _Record(channel)
+    # The same order and the same folder everywhere; nothing of the scratch folder configures it but the tests' files.
+    options = ["-q", "-p", "no:cacheprovider", "--rootdir=.", "--override-ini=addopts=", "."]
+    code = int(pytest.main(options, plugins=[record]))
+    completed = code in (0, 1) and record.done == record.collected > 0 and not record.broken
+    channel.send(frames.END, [completed, program.trusted, program.needs_inside])
+
+
+class _Record:
+    """A plugin of pytest that reports each test."""
+
+    def __init__(self, channel: harness.Channel) -> None:
+        self.channel = channel
+        self.collected = self.done = 0
+        self.broken = False
+        self.failure: dict = {}
+        self.passed: set = set()
+
+    def pytest_collection_finish(self, session: Any) -> None:
+        self.collected = len(session.items)
+
+    def pytest_collectreport(self, report: Any) -> None:
+        if report.failed:
+            self.broken = True
+            self.channel.send(frames.TEST, [report.nodeid or "collection", False, str(report.longrepr)[-_LENGTH:]])
+
+    def pytest_runtest_logreport(self, report: Any) -> None:
+        name = report.nodeid
+        if report.when == "call" and report.passed and not hasattr(report, "wasxfail"):
+            self.passed.add(name)
+        elif report.failed or report.skipped or hasattr(report, "wasxfail"):
+            self.passed.discard(name)
+            self.failure.setdefault(name, f"{report.when} {report.outcome}: {str(report.longrepr)[-_LENGTH:]}")
+        if report.when == "teardown":
+            self.done += 1
+            passed = name in self.passed and name not in self.failure
+            self.channel.send(frames.TEST, [name, passed, self.failure.get(name, "")])

@@ -1,0 +1,188 @@
+"""The program's side of tests that run in another process: answers calls over a pipe.
+
+Plain data crosses as data. Anything else stays here, and the other side gets a number for it.
+"""
+
+from __future__ import annotations
+
+import builtins
+import operator
+import types
+from typing import Any, Callable
+
+from . import asserts, frames, harness, opposite, plain, pytest_tests
+
+CALLS, ANSWERS = 4, 5
+_MOST_THINGS = 1_000_000
+
+OPERATIONS: dict = {
+    "getattr": getattr,
+    "setattr": setattr,
+    "delattr": delattr,
+    "isinstance": isinstance,
+    "len": len,
+    "iter": iter,
+    "next": next,
+    "reversed": reversed,
+    "str": str,
+    "repr": repr,
+    "hash": hash,
+    "bool": bool,
+    "int": int,
+    "float": float,
+    "abs": abs,
+    "dir": dir,
+    "round": round,
+    "pow": pow,
+    "divmod": divmod,
+    "contains": operator.contains,
+    "getitem": operator.getitem,
+    "setitem": operator.setitem,
+    "delitem": operator.delitem,
+    "enter": lambda thing: type(thing).__enter__(thing),
+    "exit": lambda thing: type(thing).__exit__(thing, None, None, None),
+    **{
+        name: getattr(operator, name)
+        for name in (
+            "eq ne lt le gt ge add sub mul truediv floordiv mod matmul lshift rshift and_ or_ xor neg pos invert index "
+            "iadd isub imul itruediv ifloordiv imod iand ior ixor"
+        ).split()
+    },
+}
+
+
+def run(job: dict, channel: harness.Channel) -> None:
+    """Load the program and serve it until the tests are through; returns never."""
+    code = 0
+    try:
+        for path, content in job["files"].items():
+            harness.write_file(path, content)
+        module = harness.load(job["source"], job["serve"])
+        if "tests" in job:
+            tests = job["tests"]
+            (asserts if tests["form"] == "asserts" else pytest_tests).conduct(tests, channel, opposite.Inside(module))
+        else:
+            _Server(module, channel).serve()
+    except frames.HangUp:
+        pass
+    except BaseException as error:
+        channel.note(error)
+        code = harness.ended_by(error)
+    finally:
+        harness.leave(code)
+
+
+class _Server:
+    def __init__(self, module: types.ModuleType, channel: harness.Channel) -> None:
+        self.module = module
+        self.channel = channel
+        self.things: list[Any] = []
+
+    def serve(self) -> None:
+        """Answer questions until the other side has no more.
+
+        Raises:
+            HangUp: then.
+        """
+        while True:
+            _, content = frames.read_frame(CALLS, plain.MAX_BYTES)
+            self.answer(plain.from_bytes(content))
+
+    def answer(self, question: list) -> None:
+        try:
+            tree = self._answer(question)
+            content = plain.to_bytes(tree)
+        except BaseException as error:
+            if not isinstance(error, plain.NotPlain):
+                raise
+            content = plain.to_bytes(self.raised(TypeError(f"the value cannot cross: {error}"), [], {}))
+        frames.write_frame(ANSWERS, frames.CALL, content)
+
+    def _answer(self, question: list) -> list:
+        kind = question[0]
+        if kind == "names":
+            public = getattr(self.module, "__all__", None)
+            names = [name for name in vars(self.module) if not name.startswith("_")] if public is None else public
+            return ["returned", plain.encode([str(name) for name in names]), None, None]
+        args: list = []
+        kwargs: dict = {}
+        try:
+            if kind == "get":
+                return ["returned", self.encode(harness.resolve(self.module, question[1])), None, None]
+            function: Callable = OPERATIONS[question[1]] if kind == "do" else self.things[question[1]]
+            args, kwargs = plain.decode(question[2], self.restore), plain.decode(question[3], self.restore)
+            value = function(*args, **kwargs)
+        except frames.HangUp:
+            raise
+        except BaseException as error:
+            self.channel.note(error)
+            return self.raised(error, args, kwargs)
+        return ["returned", self.encode(value), *self.after(kind, args, kwargs)]
+
+    def after(self, kind: str, args: list, kwargs: dict) -> list:
+        if kind != "call":
+            return [None, None]
+        try:
+            return [self.encode(args), self.encode(kwargs)]
+        except plain.NotPlain:
+            return [None, None]
+
+    def raised(self, error: BaseException, args: list, kwargs: dict) -> list:
+        try:
+            told = plain.encode(list(error.args))
+        except BaseException:
+            told = plain.encode([harness.message_of(error)])
+        return ["raised", type(error).__name__, bases_of(type(error)), told, *self.after("call", args, kwargs)]
+
+    def encode(self, value: Any) -> Any:
+        return plain.encode(value, self.keep)
+
+    def keep(self, value: Any) -> list:
+        """Keep what cannot cross, and give the other side its number."""
+        if len(self.things) >= _MOST_THINGS:
+            raise plain.NotPlain("too many objects were handed out")
+        self.things.append(value)
+        kind = "object"
+        bases: list = []
+        if isinstance(value, type):
+            bases = bases_of(value)
+            kind = "exception" if bases else "class"
+        name = getattr(value, "__name__", type(value).__name__)
+        return ["h", len(self.things) - 1, kind, str(name)[:100], bases, callable(value)]
+
+    def restore(self, tree: list) -> Any:
+        if tree[0] == "h":
+            return self.things[tree[1]]
+        if tree[0] == "k":
+            return self.callback(tree[1])
+        if tree[0] == "x":
+            kind = getattr(builtins, tree[1])
+            if isinstance(kind, type):
+                return kind
+        raise plain.NotPlain("the data has a tag that is not known")
+
+    def callback(self, number: int) -> Callable:
+        """A function of the tests, as the program sees it."""
+
+        def function(*args: Any, **kwargs: Any) -> Any:
+            question = ["callback", number, self.encode(list(args)), self.encode(kwargs)]
+            frames.write_frame(ANSWERS, frames.CALL, plain.to_bytes(question))
+            while True:
+                _, content = frames.read_frame(CALLS, plain.MAX_BYTES)
+                reply = plain.from_bytes(content)
+                if reply[0] == "result":
+                    return plain.decode(reply[1], self.restore)
+                if reply[0] == "failed":
+                    raise RuntimeError(reply[1])
+                self.answer(reply)
+
+        return function
+
+
+def bases_of(kind: type) -> list:
+    """The names of the built-in exceptions that an exception class is, nearest first."""
+    return [
+        base.__name__
+        for base in type.mro(kind)
+        if issubclass(base, Exception) and getattr(builtins, base.__name__, None) is base
+    ]

@@ -1,0 +1,254 @@
+"""What is left of a sandbox: nothing, however its owner ends."""
+# ruff: noqa: E501 - short programs read better on one line
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import secrets
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import rlvr.sandbox
+from rlvr.sandbox import Box, Program, SandboxFault
+
+OWNER = """
+import sys, threading, time
+import rlvr.sandbox
+from rlvr.sandbox import Program
+box = rlvr.sandbox.open("namespace", pool=2)
+threading.Thread(target=box.run, args=[Program({source!r})], daemon=True).start()
+box.run(Program("print(1)"))
+print("ready", flush=True)
+{then}
+"""
+BUSY = "import time\nwhile True: time.sleep(0.01)"
+
+
+@pytest.fixture
+def own_box() -> Iterator[Box]:
+    with rlvr.sandbox.open("namespace", pool=1) as box:
+        yield box
+
+
+def descendants(top: int) -> set[int]:
+    parents = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            with contextlib.suppress(OSError):
+                parents[int(entry.name)] = int((entry / "stat").read_bytes().rpartition(b")")[2].split()[1])
+    kin = {top}
+    while more := {process for process, parent in parents.items() if parent in kin} - kin:
+        kin |= more
+    return kin - {top}
+
+
+def gone(processes: set[int], seconds: float = 10.0) -> bool:
+    deadline = time.monotonic() + seconds
+    while any(Path(f"/proc/{process}").exists() for process in processes):
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.02)
+    return True
+
+
+def mounts() -> int:
+    """Those of this machine, but for containers' that come and go."""
+    lines = Path("/proc/self/mounts").read_text().splitlines()
+    return len([line for line in lines if not re.search("docker|containerd|overlay|netns|nsfs", line)])
+
+
+def open_files() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
+def test_nothing_is_left_after_close() -> None:
+    rlvr.sandbox.open("namespace", pool=1).close()
+    before = (open_files(), mounts())
+    others = descendants(os.getpid())
+    with rlvr.sandbox.open("namespace", pool=2) as box:
+        box.map([Program("print(1)")] * 4)
+        inside = descendants(os.getpid()) - others
+        assert len(inside) >= 4
+    assert gone(inside)
+    assert (open_files(), mounts()) == before
+
+
+def test_nothing_is_left_after_an_exception() -> None:
+    others = descendants(os.getpid())
+    inside: set[int] = set()
+    with contextlib.suppress(ZeroDivisionError), rlvr.sandbox.open("namespace", pool=1) as box:
+        box.run(Program("print(1)"))
+        inside = descendants(os.getpid()) - others
+        raise ZeroDivisionError
+    assert inside
+    assert gone(inside)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL, None])
+def test_nothing_is_left_when_the_owner_ends(number: signal.Signals | None) -> None:
+    then = "time.sleep(60)" if number else "raise SystemExit"
+    owner = subprocess.Popen(
+        [sys.executable, "-c", OWNER.format(source=BUSY, then=then)], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+    )
+    with owner:
+        assert owner.stdout is not None
+        assert owner.stdout.readline() == b"ready\n"
+        inside = descendants(owner.pid)
+        if number:
+            assert inside
+            owner.send_signal(number)
+        owner.wait(20)
+    assert gone(inside)
+
+
+def test_a_slot_that_died_is_replaced() -> None:
+    others = descendants(os.getpid())
+    with rlvr.sandbox.open("namespace", pool=1) as box:
+        box.run(Program("print(1)"))
+        for process in descendants(os.getpid()) - others:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(process, signal.SIGKILL)
+        assert box.run(Program("print(1)")).stdout == b"1\n"
+
+
+def test_a_closed_sandbox_says_so() -> None:
+    box = rlvr.sandbox.open("namespace", pool=1)
+    box.close()
+    with pytest.raises(SandboxFault, match="closed"):
+        box.run(Program("print(1)"))
+
+
+def test_closing_ends_a_program_at_work() -> None:
+    box = rlvr.sandbox.open("namespace", pool=1)
+    future = box.submit(Program(BUSY))
+    while not future.running():
+        time.sleep(0.01)
+    box.close()
+    with pytest.raises(SandboxFault):
+        future.result(20)
+
+
+def test_a_forked_child_of_the_owner_starts_afresh(own_box: Box) -> None:
+    own_box.run(Program("print(1)"))
+    child = os.fork()
+    if child == 0:
+        good = own_box.run(Program("print(2)")).stdout == b"2\n"
+        own_box.close()
+        os._exit(0 if good else 1)
+    assert os.waitpid(child, 0)[1] == 0
+    assert own_box.run(Program("print(3)")).stdout == b"3\n"
+
+
+def test_slots_are_replaced_after_so_many_jobs(own_box: Box, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rlvr.sandbox.pool.MAX_JOBS", 2)
+    numbers = [own_box.run(Program("import os\nprint(os.getuid())")).text() for _ in range(3)]
+    if os.geteuid() == 0:
+        # Uids rise within a slot, and the third job is the first of a new one.
+        assert numbers[0] == numbers[2] != numbers[1]
+
+
+def test_runs_leave_nothing_behind(own_box: Box) -> None:
+    own_box.run(Program("print(1)"))
+    before = (open_files(), mounts(), len(descendants(os.getpid())))
+    for _ in range(200):
+        own_box.run(Program("import os\nif os.fork() == 0: os.setsid()\nopen('x', 'w').close()"))
+    assert (open_files(), mounts(), len(descendants(os.getpid()))) == before
+
+
+def test_an_ordinary_user_may_use_it() -> None:
+    """As another user, without privileges, where the kernel allows it."""
+    if os.geteuid() != 0:
+        pytest.skip("this is an ordinary user already")
+    source = textwrap.dedent(
+        """
+        import os, pathlib, sys
+        import rlvr.sandbox
+        from rlvr.sandbox import Program
+        # Loaded as root, since another user may not be able to read this interpreter's folders.
+        import rlvr.sandbox.namespace, rlvr.sandbox.docker
+        rlvr.sandbox.open("namespace", pool=1).close()
+        from rlvr.sandbox.inside import kernel
+        # Where the interpreter lies in a folder of root's, show it to everybody, in a mount namespace of our own.
+        closed = [path for path in pathlib.Path(sys.base_prefix).resolve().parents if not path.stat().st_mode & 1]
+        if closed:
+            kernel.unshare(kernel.NEWNS)
+            kernel.mount(None, "/", None, kernel.REC | kernel.PRIVATE)
+            below = pathlib.Path(sys.base_prefix).resolve().relative_to(closed[-1]).parts[0]
+            kept = os.open(closed[-1] / below, os.O_PATH)
+            kernel.mount("tmpfs", str(closed[-1]), "tmpfs", 0, "mode=755")
+            (closed[-1] / below).mkdir()
+            kernel.mount(f"/proc/self/fd/{kept}", str(closed[-1] / below), None, kernel.BIND)
+            os.close(kept)
+        os.setgroups([]); os.setresgid(4321, 4321, 4321); os.setresuid(4321, 4321, 4321)
+        try:
+            box = rlvr.sandbox.open("namespace", pool=1, packages=())
+        except (rlvr.UserError, rlvr.sandbox.SandboxFault, PermissionError) as error:
+            print("cannot", error)
+            sys.exit()
+        with box:
+            print(box.run(Program("print(open('/proc/self/status').read())")).text())
+            print(box.run(Program("import os; print(os.listdir('/proc'))\\nos.kill(1, 9)\\nos.kill(os.getpid(), 9)")).status)
+        """
+    )
+    done = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, check=False)
+    if done.stdout.startswith("cannot"):
+        pytest.skip(done.stdout)
+    assert "CapEff:\t0000000000000000" in done.stdout, done
+    assert done.stdout.strip().endswith("signalled")
+
+
+def test_where_namespaces_are_forbidden_it_refuses_or_says_loudly_that_it_is_unsafe() -> None:
+    """In a process whose own seccomp filter forbids namespaces."""
+    source = textwrap.dedent(
+        """
+        import logging, sys
+        logging.basicConfig(stream=sys.stdout, format="%(levelname)s %(message)s")
+        import rlvr, rlvr.sandbox
+        from rlvr.sandbox import Program
+        from rlvr.sandbox.inside import kernel, seccomp
+        try:
+            rlvr.sandbox.open("namespace", pool=1, packages=()).close()
+        except rlvr.UserError as error:
+            print("already", error)
+            sys.exit()
+        kernel.no_new_privileges()
+        seccomp.Filter().install()
+        try:
+            rlvr.sandbox.open("namespace", pool=1, packages=())
+        except rlvr.UserError as error:
+            print("refused", error)
+        with rlvr.sandbox.open("namespace", pool=1, packages=(), allow_unsafe=True) as box:
+            for source in ("print(1 + 1)", "import time\\nwhile True: time.sleep(1)", "x = bytearray(1 << 40)"):
+                result = box.run(Program(source), box.limits.with_changes(wall_seconds=1.0))
+                print(result.status, result.text())
+        """
+    )
+    done = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, check=False)
+    assert (
+        "refused The sandbox backend 'namespace' cannot be used here, because the kernel forbids it" in done.stdout
+    ), done
+    assert "WARNING UNSAFE: namespaces are forbidden here" in done.stdout
+    assert done.stdout.split()[-4:] == ["ok", "2", "wall_limit", "memory_limit"]
+
+
+def test_auto_says_once_which(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level("INFO", "rlvr.sandbox"), rlvr.sandbox.open("auto", pool=1) as box:
+        assert box.backend in ("docker", "namespace")
+    said = [record.getMessage() for record in caplog.records if "auto" in record.getMessage()]
+    assert said == [f"The sandbox backend 'auto' takes '{box.backend}' here."]
+
+
+def test_memory_of_the_owner_does_not_hold_outputs(own_box: Box) -> None:
+    mark = secrets.token_hex(8)
+    assert mark in own_box.run(Program(f"print('{mark}')")).text()
+    slots = own_box._pool._idle
+    assert all(not slot._waiting and not slot._splitter.rest for slot in slots)
