@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from . import arithmetic, math
+from . import arithmetic, code, list_ops, math
 from .procedural import item_rng
 from .registry import Registration, make_vec, register, registered
 from .spaces import UnicodeText
@@ -19,7 +19,9 @@ __all__ = [
     "TextVectorEnv",
     "UnicodeText",
     "arithmetic",
+    "code",
     "item_rng",
+    "list_ops",
     "make_vec",
     "math",
     "register",

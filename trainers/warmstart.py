@@ -14,13 +14,14 @@ import shutil
 import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
 from ..envs.arithmetic import draw, shape_of
 from ..envs.expressions import render
+from ..envs.list_ops import demonstrated
 from ..envs.worked import careful_solution, careless_solution
 from .models import save_policy
 from .tiny import build_tiny
@@ -44,7 +45,9 @@ class WarmStart(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    level: int = Field(2, ge=1, le=5, description="level of the demonstrated arithmetic")
+    family: Literal["arithmetic", "list_ops"] = Field("arithmetic", description="what is demonstrated")
+    level: int = Field(2, ge=1, le=5, description="level of the demonstrated tasks")
+    examples: int = Field(4, ge=1, le=100, description="examples in a prompt of list_ops")
     operators: str | list[str] | None = None
     max_operand: int | None = None
     terms: int | tuple[int, int] | None = None
@@ -67,6 +70,8 @@ class Demonstration(NamedTuple):
 
 def demonstrations(settings: WarmStart, count: int) -> list[Demonstration]:
     """Worked solutions of training problems: first careful ones, then a mixture of careful and careless ones."""
+    if settings.family == "list_ops":
+        return _list_functions(settings, count)
     shape = shape_of(settings.level, settings.operators, settings.max_operand, settings.terms)
     rng = np.random.default_rng(settings.seed)
     opening = [] if settings.system is None else [{"role": "system", "content": settings.system}]
@@ -77,6 +82,18 @@ def demonstrations(settings: WarmStart, count: int) -> list[Demonstration]:
         prompt = settings.template.replace("{expression}", render(expression))
         guess = index >= careful and rng.random() < settings.careless
         solution = careless_solution(expression, rng) if guess else careful_solution(expression)
+        made.append(Demonstration([*opening, {"role": "user", "content": prompt}], solution))
+    return made
+
+
+def _list_functions(settings: WarmStart, count: int) -> list[Demonstration]:
+    rng = np.random.default_rng(settings.seed)
+    opening = [] if settings.system is None else [{"role": "system", "content": settings.system}]
+    careful = count - round(settings.uneven * count)
+    made = []
+    for index in range(count):
+        guess = index >= careful and rng.random() < settings.careless
+        prompt, solution = demonstrated(settings.level, rng, settings.template, settings.examples, guess)
         made.append(Demonstration([*opening, {"role": "user", "content": prompt}], solution))
     return made
 

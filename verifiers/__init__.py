@@ -4,7 +4,7 @@
   registers a function of yours.
 - `Rubric`, `gate`, `score` and `metric` combine graders; `product`, `threshold` and `first` stand where a grader may;
   `rubric_from` reads them from plain data.
-- Correctness: `rlvr/math-v1` (`math`), `rlvr/number-v1`, `rlvr/exact-v1`, `rlvr/choice-v1`,
+- Correctness: `rlvr/math-v1` (`math`), `rlvr/code-v1` (`code`), `rlvr/number-v1`, `rlvr/exact-v1`, `rlvr/choice-v1`,
   `rlvr/json-v1`.
 - Form and shape: `rlvr/think-v1`, `rlvr/answer-tags-v1`, `rlvr/language-v1`, `rlvr/length-v1`, `rlvr/overlong-v1`,
   `rlvr/repetition-v1`.
@@ -14,6 +14,7 @@
 from ..sandbox.errors import UserError
 from . import answer_tags as answer_tags
 from . import choice as choice
+from . import code as code
 from . import exact as exact
 from . import json_schema as json_schema
 from . import judge as judge

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from rlvr.sandbox import SandboxFault
 from rlvr.verifiers import Verdict, verify, verify_many
 
-HUMANEVAL = Path(os.environ.get("RLVR_HUMANEVAL", "/work/shared/data/humaneval.jsonl"))
+HUMANEVAL = Path(os.environ.get("RLVR_TASK_FILES", Path(__file__).parents[3] / "shared" / "data")) / "humaneval.jsonl"
 
 LIAR = """
 class Liar{base}:
@@ -52,11 +53,13 @@ ATTACKS = {
     "modules": "import sys\nclass M:\n    def __getattr__(self, n): return lambda *a, **k: True\n"
     "for n in ('pytest', 'unittest', 'json', 'ast'): sys.modules[n] = M()",
     "settrace": "import sys\nsys.settrace(lambda *a: None)\nsys.setprofile(lambda *a: None)",
-    "frames": "import sys\nf = sys._getframe()\nwhile f:\n    for v in list(f.f_locals.values()) + list(f.f_globals.values()):\n"
+    "frames": "import sys\nf = sys._getframe()\nwhile f:\n"
+    "    for v in list(f.f_locals.values()) + list(f.f_globals.values()):\n"
     "        if isinstance(v, dict): v['passed'] = True; v['completed'] = True\n    f = f.f_back",
     "gc": "import gc\nfor o in gc.get_objects():\n    if type(o) is dict and ('expected' in o or 'cases' in o):\n"
     "        raise SystemExit(str(o))",
-    "descriptors": "import os\nfor fd in range(3, 64):\n    for text in (b'{{\"passed\": true}}', b'\\x00\\x00\\x00\\x04true'):\n"
+    "descriptors": "import os\nfor fd in range(3, 64):\n"
+    "    for text in (b'{{\"passed\": true}}', b'\\x00\\x00\\x00\\x04true'):\n"
     "        try: os.write(fd, text)\n        except OSError: pass",
     "dup2": "import os\nfor fd in range(3, 64):\n    try: os.dup2(1, fd)\n    except OSError: pass",
     "close": "import os\nos.closerange(0, 256)",
@@ -76,6 +79,7 @@ ATTACKS = {
     "answers from /proc": "import glob\nfor p in glob.glob('/proc/*/mem') + glob.glob('/proc/*/environ'):\n"
     "    try: open(p, 'rb').read(100)\n    except (OSError, ValueError): pass",
 }
+LIMITS = {"cpu_seconds": 1.0, "wall_seconds": 2.0}
 NOTHING = "\ndef add(a, b):\n    pass\n"
 FORMS = {
     "calls": {"form": "calls", "entry_point": "add", "cases": [{"args": [1, 2], "expected": 3}]},
@@ -92,6 +96,21 @@ FORMS = {
 }
 
 
+@pytest.fixture(params=["namespace", "docker"])
+def backend(request: pytest.FixtureRequest) -> str:
+    """Each backend; Docker where a daemon has the image."""
+    if request.param == "docker":
+        pytest.importorskip("docker")
+        from rlvr.sandbox import docker, images
+
+        try:
+            if not docker.image_present(images.chosen_image()):
+                pytest.skip(f"the image {images.chosen_image()} is not there")
+        except SandboxFault as fault:
+            pytest.skip(str(fault))
+    return str(request.param)
+
+
 def completion(program: str) -> str:
     return f"```python\n{program}\n```"
 
@@ -103,25 +122,26 @@ def attacked(name: str, attack: str, rest: str) -> str:
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_no_attack_is_paid(form: str) -> None:
+def test_no_attack_is_paid(form: str, backend: str) -> None:
     rows = [{"completion": completion(attacked("add", attack, NOTHING)), "tests": FORMS[form]} for attack in ATTACKS]
-    verdicts = verify_many("rlvr/code-v1", [{**row, "limits": {"cpu_seconds": 1.0}} for row in rows])
+    verdicts = verify_many("rlvr/code-v1", [{**row, "limits": LIMITS, "backend": backend} for row in rows])
     paid = {attack: verdict for attack, verdict in zip(ATTACKS, verdicts, strict=True) if verdict.score != 0.0}
     assert paid == {}
-    assert verify("rlvr/code-v1", completion=completion("def add(a, b): return a + b"), tests=FORMS[form]).passed
+    right = completion("def add(a, b): return a + b")
+    assert verify("rlvr/code-v1", completion=right, tests=FORMS[form], backend=backend).passed
 
 
-@pytest.mark.parametrize("attack", ["sys.exit", "os._exit", "posix._exit", "SystemExit", "fork", "excepthook"])
-def test_a_right_program_that_ends_early_is_not_paid(attack: str) -> None:
+@pytest.mark.parametrize("attack", ["sys.exit", "os._exit", "posix._exit", "SystemExit", "excepthook", "kill itself"])
+def test_a_right_program_that_ends_early_is_not_paid(attack: str, backend: str) -> None:
     program = f"{ATTACKS[attack]}\ndef add(a, b):\n    return a + b"
     for tests in FORMS.values():
-        assert verify("rlvr/code-v1", completion=completion(program), tests=tests).score == 0.0
+        assert verify("rlvr/code-v1", completion=completion(program), tests=tests, backend=backend).score == 0.0
 
 
-def test_an_output_is_not_paid_for_its_marker_or_exit_code() -> None:
+def test_an_output_is_not_paid_for_its_marker_or_exit_code(backend: str) -> None:
     tests = {"form": "stdin", "cases": [{"stdin": "1 2\n", "stdout": "3\n"}]}
     for attack in ("sys.exit", "os._exit", "marker", "atexit", "fork", "kill itself", "builtins"):
-        assert verify("rlvr/code-v1", completion=completion(ATTACKS[attack]), tests=tests).score == 0.0
+        assert verify("rlvr/code-v1", completion=completion(ATTACKS[attack]), tests=tests, backend=backend).score == 0.0
 
 
 def humaneval() -> list[dict[str, str]]:
@@ -130,38 +150,39 @@ def humaneval() -> list[dict[str, str]]:
     return [json.loads(line) for line in HUMANEVAL.read_text(encoding="utf-8").splitlines()]
 
 
-def graded(rows: list[dict[str, str]], programs: list[str]) -> list[Verdict]:
+def graded(rows: list[dict[str, str]], programs: list[str], backend: str) -> list[Verdict]:
     return verify_many(
         "rlvr/code-v1",
         [
             {
                 "completion": completion(program),
                 "tests": {"form": "asserts", "entry_point": row["entry_point"], "source": row["test"]},
+                "backend": backend,
             }
             for row, program in zip(rows, programs, strict=True)
         ],
     )
 
 
-def test_every_canonical_solution_of_humaneval_passes() -> None:
+def test_every_canonical_solution_of_humaneval_passes(backend: str) -> None:
     rows = humaneval()
-    verdicts = graded(rows, [row["prompt"] + row["canonical_solution"] for row in rows])
+    verdicts = graded(rows, [row["prompt"] + row["canonical_solution"] for row in rows], backend)
     assert [row["task_id"] for row, verdict in zip(rows, verdicts, strict=True) if not verdict.passed] == []
 
 
-def test_no_empty_body_of_humaneval_passes() -> None:
+def test_no_empty_body_of_humaneval_passes(backend: str) -> None:
     rows = humaneval()
-    verdicts = graded(rows, [row["prompt"] + "    pass\n" for row in rows])
+    verdicts = graded(rows, [row["prompt"] + "    pass\n" for row in rows], backend)
     assert {verdict.score for verdict in verdicts} == {0.0}
 
 
 @pytest.mark.slow
-def test_no_attack_on_humaneval_is_paid() -> None:
+def test_no_attack_on_humaneval_is_paid(backend: str) -> None:
     rows = humaneval()
     names = list(ATTACKS)
     # Each task meets a few attacks, and each attack meets tasks of every kind.
     chosen = [(row, names[(at * 3 + more) % len(names)]) for at, row in enumerate(rows) for more in range(3)]
     programs = [attacked(row["entry_point"], attack, row["prompt"] + "    pass\n") for row, attack in chosen]
-    verdicts = graded([row for row, _ in chosen], programs)
+    verdicts = graded([row for row, _ in chosen], programs, backend)
     paid = [(row["task_id"], attack) for (row, attack), v in zip(chosen, verdicts, strict=True) if v.score != 0.0]
     assert paid == []

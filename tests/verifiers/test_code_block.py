@@ -1,0 +1,133 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rlvr.verifiers.code_block import fenced_blocks, solution_code
+from rlvr.verifiers.code_lines import defined_names, is_statement, is_whole
+
+ADD = "def add(a, b):\n    return a + b"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"```python\n{ADD}\n```",
+        f"Here it is:\n```py\n{ADD}\n```\nIt adds.",
+        f"```\n{ADD}\n```",
+        f"~~~python\n{ADD}\n~~~\nbye",
+        f"````python\n{ADD}\n````",
+        f"```{{.python}}\n{ADD}\n```",
+        f"``` Python3 \n{ADD}\n```",
+        f"```python\r\n{ADD}\r\n```".replace("\n    ", "\r\n    "),
+        "1. First:\n   ```python\n   def add(a, b):\n       return a + b\n   ```\n",
+        f"```python\n{ADD}",
+        "Code: ```python\ndef add(a, b):\n    return a + b```",
+        f"```markdown\n# Solution\n```python\n{ADD}\n```\n```\n",
+        f"````md\n```python\n{ADD}\n```\n````\n",
+        ADD,
+        f"Sure! The function is:\n\n{ADD}\n\nThis works because plus is plus.",
+        f"<answer>\n{ADD}\n</answer>",
+        f"```python\n{ADD}\n```\nUsage:\n```python\nprint(add(1, 2))\n```\nOutput:\n```\n3\n```",
+        f"```python\n{ADD}\n```\n```text\ndef add(a, b): wrong\n```",
+        f"```bash\npip install numpy\n```\n```python\n{ADD}\n```",
+        f"```python\ndef add(a, b):\n    return a - b\n```\nNo, that is wrong.\n```python\n{ADD}\n```",
+        f"```python\n{ADD}\n```\nFaster:\n```python\ndef add(a, b):\n    return sum((a",
+        f"```python\n{ADD}\n```\n>>> session:\n```\n>>> add(1, 2)\n3\n```",
+        f"```python\nprint(1)\n```python\n{ADD}\n```",
+        f"```\n{ADD}\n```\n```python\nprint(add(1, 2))\n```",
+    ],
+)
+def test_what_a_careful_reader_takes(text: str) -> None:
+    assert solution_code(text, ("add",)) == ADD
+
+
+def test_a_fence_in_a_docstring_ends_nothing() -> None:
+    code = 'def add(a, b):\n    """Adds.\n\n    ```python\n    add(1, 2)\n    ```\n    """\n    return a + b'
+    assert solution_code(f"```python\n{code}\n```\nDone.", ("add",)) == code
+
+
+def test_a_docstring_that_never_ends_hides_no_later_block() -> None:
+    text = f'```python\ndef add(a, b):\n    """Adds.\n```\nOops:\n```python\n{ADD}\n```'
+    assert solution_code(text, ("add",)) == ADD
+
+
+def test_helpers_from_other_blocks_come_along() -> None:
+    helper = "def double(x):\n    return 2 * x"
+    main = "def add(a, b):\n    return double(a) + b"
+    assert solution_code(f"```python\n{helper}\n```\nand\n```python\n{main}\n```", ("add",)) == f"{helper}\n\n{main}"
+    assert solution_code(f"```python\n{main}\n```\nwith\n```python\n{helper}\n```", ("add",)) == f"{helper}\n\n{main}"
+    assert solution_code(f"```python\n{helper}\n```\nand\n```python\n{ADD}\n```", ("add",)) == ADD
+
+
+def test_the_functions_of_several_blocks_are_taken_together() -> None:
+    text = "```python\ndef f():\n    return 1\n```\n```python\ndef g():\n    return 2\n```"
+    assert defined_names(solution_code(text, ("f", "g")) or "") == {"f", "g"}
+
+
+def test_a_program_that_reads_its_input_is_preferred_to_an_example() -> None:
+    program = "a, b = map(int, input().split())\nprint(a + b)"
+    text = f"```python\n{program}\n```\nFor example:\n```python\nprint(1 + 2)\n```\n```\n3\n```"
+    assert solution_code(text, reads_stdin=True) == program
+
+
+def test_the_body_of_a_function_is_code() -> None:
+    body = "    for x in xs:\n        return x\n    return None"
+    assert solution_code(f"{body}\n\nThat is all.") == body
+
+
+@pytest.mark.parametrize("text", ["", "I cannot do that.", "```python\n```", "```bash\nls\n```", "The answer is 3."])
+def test_there_is_no_code(text: str) -> None:
+    assert solution_code(text, ("add",)) is None
+
+
+def test_blocks_know_their_language_and_whether_they_are_closed() -> None:
+    blocks = fenced_blocks("```python\na = 1\n```\n~~~\nb\n~~~\n```json\n{}")
+    assert [(block.tag, block.code, block.closed) for block in blocks] == [
+        ("python", "a = 1", True),
+        ("", "b", True),
+        ("json", "{}", False),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("import os", True),
+        ("from a.b import c", True),
+        ("x = 3", True),
+        ("x: int = 3", True),
+        ("@cache", True),
+        ("for x in xs:", True),
+        ("print('a')", True),
+        ("This is = not code, is it?", False),
+        ("For example, add(1, 2) is 3.", False),
+        ("if you want, run it", False),
+        ("import the library first", False),
+        ("add(1, 2) returns 3.", False),
+    ],
+)
+def test_statements_and_prose(line: str, expected: bool) -> None:
+    assert is_statement(line) is expected
+
+
+def test_code_that_breaks_off_is_not_whole() -> None:
+    assert is_whole("def f(x):\n    return (x +\n        1)")
+    for broken in ("def f(x):", "x = (1,", "x = 1 +", 's = """a'):
+        assert not is_whole(broken)
+
+
+@given(st.text(alphabet="`~\n pydef:(\"'#=x", max_size=200))
+def test_any_text_is_read(text: str) -> None:
+    code = solution_code(text, ("x",))
+    assert code is None or code.strip()
+
+
+@pytest.mark.parametrize(
+    "piece",
+    ["```python\n", "'''\n```\n", "```python\n'''\n```\n", "for x" + " " * 50, '"\\', "```a ", "x(", "def f():\n"],
+)
+def test_megabytes_are_read_in_one_pass(piece: str) -> None:
+    # A quadratic reader would take hours over these.
+    solution_code(piece * (500_000 // len(piece)), ("f",))

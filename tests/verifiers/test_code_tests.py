@@ -1,0 +1,124 @@
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from rlvr.verifiers import UserError
+from rlvr.verifiers.code_tests import AssertTests, CallTests, PytestTests, StdinTests, names_of, read_tests
+
+CALLS: dict[str, Any] = {"form": "calls", "entry_point": "add", "cases": [{"args": [1, 2], "expected": 3}]}
+STDIN: dict[str, Any] = {"form": "stdin", "cases": [{"stdin": "1 2\n", "stdout": "3\n", "visible": True}]}
+
+
+def asserts(source: str, entry_point: str = "f") -> Any:
+    return read_tests({"form": "asserts", "entry_point": entry_point, "source": source})[0]
+
+
+def test_calls_and_stdin() -> None:
+    calls, stdin = read_tests([{**CALLS, "tolerance": 0.5}, STDIN])
+    assert isinstance(calls, CallTests)
+    assert isinstance(stdin, StdinTests)
+    case = calls.cases[0]
+    assert (case.args, case.kwargs, case.expected, case.visible) == ((1, 2), {}, 3, False)
+    assert case.comparison.absolute == 0.5
+    assert stdin.cases[0].visible
+    assert names_of([calls, stdin]) == {"add"}
+
+
+def test_json_text_and_the_empty_columns_of_a_table_are_read() -> None:
+    assert read_tests(json.dumps(CALLS)) == read_tests(CALLS)
+    sparse = {**CALLS, "source": None, "cases": [{"args": [1, 2], "kwargs": None, "visible": None, "expected": 3}]}
+    assert read_tests(sparse) == read_tests(CALLS)
+    assert read_tests({**CALLS, "cases": [{"expected": None}]})[0].cases[0].expected is None
+
+
+def test_assertions_about_constants_become_calls() -> None:
+    form = asserts(
+        "METADATA = {'a': 1}\n"
+        "def check(candidate):\n"
+        "    assert True, 'a message'\n"
+        "    assert candidate(3 * 5, x='a' + 'b') == [1, (2, -3)], 'wrong'\n"
+        "    assert {1: 2} == f({1, 2})\n"
+        "    assert candidate() is None\n"
+        "    assert not candidate(1)\n"
+        "    assert abs(candidate(2) - 2.0 / 4.0) < 1e-6\n"
+        "    assert set(candidate(3)) == set((4, 5))\n"
+    )
+    assert isinstance(form, CallTests)
+    cases = form.cases
+    assert [case.expected for case in cases] == [[1, (2, -3)], {1: 2}, None, False, 0.5, {4, 5}]
+    assert (cases[0].args, cases[0].kwargs) == ((15,), {"x": "ab"})
+    assert not cases[0].is_right([1, [2, -3]])
+    assert cases[2].is_right(None)
+    assert not cases[2].is_right(False)
+    assert cases[3].is_right("")
+    assert cases[4].is_right(0.5 + 5e-7)
+    assert not cases[4].is_right(0.51)
+    assert cases[5].is_right([5, 4, 4])
+    assert not cases[5].is_right(7)
+
+
+@pytest.mark.parametrize(
+    ("source", "count"),
+    [
+        (
+            "def check(candidate):\n    for n in range(3):\n        assert candidate(n) == n\n"
+            "    assert candidate(9) == 9",
+            2,
+        ),
+        ("def check(candidate):\n    x = [1]\n    assert candidate(x) == x", 1),
+        ("def check(candidate):\n    assert candidate(1) == other(1)", 1),
+        ("def check(candidate):\n    assert candidate(1) == 1\n    if candidate(2):\n        assert candidate(3)", 1),
+        ("def check(candidate):\n    assert candidate(10 ** 10 ** 10) == 1", 1),
+        ("def check(candidate):\n    assert candidate(1) < 3", 1),
+        ("def check(candidate):\n    assert candidate('a' * 10 ** 9) == 3", 1),
+    ],
+)
+def test_other_assertions_stay_and_are_counted(source: str, count: int) -> None:
+    form = asserts(source)
+    assert isinstance(form, AssertTests)
+    assert form.count == count
+
+
+def test_pytest_files_tell_what_they_import_and_how_many_tests_there_are() -> None:
+    source = (
+        "import solution as s\nfrom solution import add, sub as minus\n"
+        "def test_a(): assert s.mul(1, 2)\nclass TestB:\n    def test_b(self): pass\n    def help(self): pass\n"
+    )
+    (form,) = read_tests({"form": "pytest", "files": {"test_a.py": source}})
+    assert isinstance(form, PytestTests)
+    assert form.names == {"add", "sub", "mul"}
+    assert (form.count, form.exact) == (2, False)
+    (declared,) = read_tests({"form": "pytest", "files": {"test_a.py": source}, "count": 5})
+    assert isinstance(declared, PytestTests)
+    assert (declared.count, declared.exact) == (5, True)
+
+
+@pytest.mark.parametrize(
+    ("tests", "message"),
+    [
+        (3, "tests is 3"),
+        ([], "empty list"),
+        ("{", "no JSON"),
+        ({"form": "call"}, "did you mean 'calls'"),
+        ({**CALLS, "case": []}, "unknown key 'case'; did you mean 'cases'"),
+        ({"form": "calls", "cases": []}, "has no 'entry_point'"),
+        ({**CALLS, "cases": []}, "any program would pass"),
+        ({**CALLS, "cases": [{"args": [1]}]}, r"tests.cases\[0\] has no 'expected'"),
+        ({**CALLS, "cases": [{"args": "ab", "expected": 1}]}, r"cases\[0\].args is 'ab'"),
+        ({**CALLS, "cases": [{"kwargs": [1], "expected": 1}]}, r"cases\[0\].kwargs"),
+        ({**CALLS, "tolerance": -1}, "The tolerance at"),
+        ({**CALLS, "cases": [{"expected": 1, "visible": 1}]}, "give true or false"),
+        ({**STDIN, "cases": [{"stdin": "", "stdout": 3}]}, r"cases\[0\].stdout is 3"),
+        ({"form": "asserts", "entry_point": "f", "source": "def check("}, "no Python"),
+        ({"form": "asserts", "entry_point": "f", "source": "def check(c):\n    pass"}, "no assert statement"),
+        ({"form": "pytest", "files": {}}, "mapping from paths"),
+        ({"form": "pytest", "files": {"a.py": "x = 1"}}, "no test function"),
+        ([CALLS, {"form": "pytest", "files": {"a.py": 1}}], r"tests\[1\].files"),
+    ],
+)
+def test_mistakes_are_named(tests: Any, message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        read_tests(tests)

@@ -1,0 +1,162 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from rlvr.verifiers import Rubric, UserError, Verdict, score, verify, verify_many
+from rlvr.verifiers.code import after_stub
+
+ADD = "def add(a, b):\n    return a + b"
+CASES = [
+    {"args": [1, 2], "expected": 3, "visible": True},
+    {"args": [2, 2], "expected": 4},
+    {"kwargs": {"a": -1, "b": 1}, "expected": 0},
+]
+CALLS = {"form": "calls", "entry_point": "add", "cases": CASES}
+STDIN = {"form": "stdin", "cases": [{"stdin": f"{n} 2\n", "stdout": f"{n + 2}\n"} for n in range(5)]}
+ASSERTS = {
+    "form": "asserts",
+    "entry_point": "add",
+    "source": "def check(candidate):\n    for n in range(3):\n        assert candidate(n, 2) == n + 2\n"
+    "    assert candidate(0, 0) == 0\n",
+}
+PYTEST = {
+    "form": "pytest",
+    "files": {
+        "test_add.py": "from solution import add\n\ndef test_one():\n    assert add(1, 2) == 3\n\n"
+        "def test_two():\n    assert add(0, 0) == 0\n"
+    },
+    "module": "solution",
+}
+
+
+def graded(program: str, tests: Any, **options: Any) -> Verdict:
+    return verify("rlvr/code-v1", completion=f"<think>hm</think>\n```python\n{program}\n```", tests=tests, **options)
+
+
+@pytest.mark.parametrize(
+    "tests", [CALLS, ASSERTS, PYTEST, [CALLS, ASSERTS]], ids=["calls", "asserts", "pytest", "both"]
+)
+def test_a_right_function_passes_and_a_wrong_one_fails(tests: Any) -> None:
+    right, wrong = graded(ADD, tests), graded("def add(a, b):\n    return a - b", tests)
+    assert (right.score, right.passed, right.status) == (1.0, True, "ok")
+    assert (wrong.score, wrong.passed, wrong.status) == (0.0, False, "ok")
+    assert wrong.detail
+
+
+def test_a_program_that_prints_the_outputs_passes() -> None:
+    program = "a, b = map(int, input().split())\nprint(a + b)"
+    assert graded(program, STDIN).passed
+    wrong = graded(program.replace("a + b", "max(a, 2) + b"), STDIN, score="share")
+    assert wrong.score == 3 / 5
+    assert "on the input '0 2\\n' it printed '4\\n', not '2\\n'" in wrong.detail
+    failed = graded(f"{program}\nraise SystemExit(3)", STDIN)
+    assert failed.score == 0.0
+    assert "exit code 3" in failed.detail
+
+
+def test_the_share_and_the_parts() -> None:
+    verdict = graded("def add(a, b):\n    return 3 if a == 1 else 4", CALLS, score="share")
+    assert verdict.score == 2 / 3
+    assert verdict.passed is False
+    assert verdict.parts == {"visible": 1.0, "hidden": 0.5}
+    assert verdict.detail == "2 of 3 tests passed; test 3 (hidden): add(a=-1, b=1) returned 4, not 0"
+    assert graded("def add(a, b):\n    return 3 if a == 1 else 4", CALLS).score == 0.0
+
+
+def test_the_detail_has_the_error_and_the_end_of_stderr() -> None:
+    detail = graded(
+        "import sys\ndef add(a, b):\n    print('why', file=sys.stderr)\n    raise KeyError('no')", CALLS
+    ).detail
+    assert "add(1, 2) raised KeyError" in detail
+    assert "why" in detail
+    assert "SyntaxError" in graded("def add(a, b) return", CALLS).detail
+
+
+def test_what_is_no_code_is_unparseable() -> None:
+    for completion in ("I do not know.", "<think>\n```python\n" + ADD):
+        verdict = verify("rlvr/code-v1", completion=completion, tests=CALLS)
+        assert (verdict.score, verdict.status) == (0.0, "unparseable")
+        assert verdict.parts == {"visible": 0.0, "hidden": 0.0}
+
+
+@pytest.mark.parametrize(
+    ("program", "status"),
+    [
+        ("def add(a, b):\n    while True: pass", "timeout"),
+        ("import time\ndef add(a, b):\n    time.sleep(60)", "timeout"),
+        ("def add(a, b):\n    return [0] * 10**9", "ok"),
+        ("def add(a, b):\n    while True: print('x' * 10000)", None),
+        ("def add(a, b):\n    return 10 ** 30000", "ok"),
+        ("def add(a, b):\n    return '\\ud800'", "ok"),
+        ("x = '\ud800'\ndef add(a, b):\n    return 3", "ok"),
+        ("def add(a, b):\n    return 3\0", "ok"),
+        ("def add(a, b):\n    return " + "(" * 5000 + ")" * 5000, "ok"),
+    ],
+)
+def test_what_a_program_provokes_is_its_failure(program: str, status: str | None) -> None:
+    verdict = graded(program, CALLS, limits={"cpu_seconds": 0.5, "wall_seconds": 1.5, "memory_bytes": 256 << 20})
+    assert verdict.score == 0.0
+    assert status is None or verdict.status == status
+    verdict.detail.encode()
+
+
+def test_a_program_that_hangs_is_given_up_before_all_inputs_are_tried() -> None:
+    tests = {"form": "stdin", "cases": [{"stdin": "", "stdout": "1"}] * 200}
+    verdict = graded("while True: pass", tests, limits={"cpu_seconds": 0.3})
+    assert (verdict.score, verdict.status) == (0.0, "timeout")
+    assert verdict.detail.startswith("0 of 200 tests passed")
+
+
+def test_an_assertion_that_is_never_reached_is_not_passed() -> None:
+    source = "def check(candidate):\n    for n in candidate():\n        assert n == 1\n"
+    tests = {"form": "asserts", "entry_point": "f", "source": source}
+    assert graded("def f():\n    return [1, 1]", tests).passed
+    assert graded("def f():\n    return []", tests).score == 0.0
+
+
+def test_an_object_that_decides_about_itself_counts_only_where_that_is_allowed() -> None:
+    program = (
+        "class P:\n    def __init__(self, x): self.x = x\n    def __eq__(self, o): return True\ndef f(x): return P(x)"
+    )
+    source = "def check(candidate):\n    x = 1\n    assert candidate(x) == candidate(2)\n"
+    tests = {"form": "asserts", "entry_point": "f", "source": source}
+    assert graded(program, tests).score == 0.0
+    assert graded(program, tests, objects=True).passed
+
+
+def test_a_batch_has_its_verdicts_in_order() -> None:
+    programs = [ADD if n % 3 else "def add(a, b):\n    return 0" for n in range(12)]
+    rows = [{"completion": f"```python\n{p}\n```", "tests": [CALLS, ASSERTS][n % 2]} for n, p in enumerate(programs)]
+    verdicts = verify_many(Rubric(score("rlvr/code-v1")), rows)
+    assert [verdict.passed for verdict in verdicts] == [bool(n % 3) for n in range(12)]
+
+
+def test_a_stub_gives_imports_and_may_be_gone_on_with() -> None:
+    stub = 'from math import isqrt\n\ndef root(n: int) -> int:\n    """The whole root."""\n'
+    tests = {"form": "calls", "entry_point": "root", "cases": [{"args": [17], "expected": 4}]}
+    assert verify("rlvr/code-v1", completion="    return isqrt(n)\n\nSo it is.", tests=tests, stub=stub).passed
+    assert graded("def root(n):\n    return isqrt(n)", tests, stub=stub).passed
+    assert not graded("def root(n):\n    return isqrt(n)", tests).passed
+    future = "from __future__ import annotations\ndef root(n: Unknown):\n    return isqrt(n)"
+    assert graded(future, tests, stub=stub).passed
+    assert after_stub(stub, future).startswith("from __future__ import annotations\nfrom math")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"score": "some"}, "There is no score 'some'"),
+        ({"backend": "dokcer"}, "did you mean 'docker'"),
+        ({"limits": {"cpu": 1}}, "There is no sandbox limit 'cpu'"),
+        ({"limits": 3}, "limits=3 is no mapping"),
+        ({"limits": {"cpu_seconds": -1}}, "cpu_seconds"),
+        ({"total_cpu_seconds": 0}, "total_cpu_seconds=0"),
+        ({"objects": 1}, "objects=1"),
+        ({"stub": 3}, "stub='3'"),
+    ],
+)
+def test_mistakes_are_named(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        graded(ADD, CALLS, **options)

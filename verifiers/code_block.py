@@ -1,0 +1,263 @@
+"""Which code a completion hands in: its fenced blocks, or its unfenced code, read as a careful reader would.
+
+Everything here takes time linear in the completion's length, which is hostile text of any size.
+"""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+
+from .code_lines import LineReader, defined_names, functions_and_classes, is_statement, is_whole, lines_of, words
+
+PYTHON = frozenset({"python", "python3", "py", "py3", "python2", "ipython", "ipython3", "sage", "cython"})
+"""The language tags of Python."""
+_WRAPPERS = frozenset({"markdown", "md"})
+
+_FENCE = re.compile(r"^([ \t]*+)(`{3,}+|~{3,}+)(.*)$")
+_LATE_FENCE = re.compile(r"(?<!`)(`{3,}+)[ \t]*+([\w+#.-]++)[ \t]*+$")
+_ONE_LINE = re.compile(r"^[ \t]*+(`{3,}+)([^`]++)\1[ \t]*+$")
+_TAG = re.compile(r"^[ \t]*(?:\{[ \t]*)?\.?([\w+#-]+)(?:[ \t]*\})?(.*)$")
+_READS_INPUT = re.compile(r"\binput\s*\(|\bstdin\b|\bopen\(\s*0|/dev/stdin|\bfileinput\b")
+# Prose is seldom indented so far.
+_INDENTED = re.compile(r"(?: {4}|\t)[ \t]*+(?:if|elif|for|while|with|return|raise|assert|import|from|yield)\b")
+_TOP_DEF = re.compile(r"^(?:(?:async[ \t]+)?def|class)[ \t]", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """A piece of code in a text.
+
+    Attributes:
+        tag: the language that its fence names, in lower case; "" for none.
+        code: its lines.
+        closed: whether its fence was closed.
+    """
+
+    tag: str
+    code: str
+    closed: bool = True
+
+
+def solution_code(text: str, names: Collection[str] = (), *, reads_stdin: bool = False) -> str | None:
+    """The program in the text that follows the reasoning; None if there is no code.
+
+    It is the last block of Python that defines all of `names` and is whole; else, of those that are there, the
+    last that is closest to it. So a usage example, an output or a truncated second attempt after the solution
+    does not count. Blocks that define functions or classes which it uses and does not have go before it. Where no
+    line opens a fence, the lines that read as Python are the code.
+
+    Args:
+        text: what the model wrote after its reasoning.
+        names: what the tests call.
+        reads_stdin: whether the tests feed the standard input, so that a program which reads it is preferred.
+    """
+    blocks = [block for block in fenced_blocks(text) if block.code.strip()]
+    if not blocks:
+        blocks = unfenced_blocks(text)
+    blocks = [replace(block, code=_dedented(block.code, names)) for block in blocks]
+    candidates = _of_python(blocks, names)
+    if not candidates:
+        return None
+    chosen = max(range(len(candidates)), key=lambda at: (*_fitness(candidates[at], names, reads_stdin), at))
+    return _with_helpers(candidates, chosen, names)
+
+
+def _of_python(blocks: Sequence[Block], names: Collection[str]) -> list[Block]:
+    """The blocks that are Python by their tag; untagged ones where none is; others only if they define the names."""
+    tagged = [block for block in blocks if block.tag in PYTHON]
+    plain = [block for block in blocks if not block.tag]
+    wanted = frozenset(names)
+    if wanted and not any(wanted <= defined_names(block.code) for block in tagged):
+        defining = [block for block in blocks if wanted <= defined_names(block.code)]
+        if defining:
+            return [block for block in blocks if block.tag in PYTHON or not block.tag or block in defining[-1:]]
+    if tagged:
+        return tagged
+    return [block for block in plain if _reads_as_code(block.code)] or plain
+
+
+def _fitness(block: Block, names: Collection[str], reads_stdin: bool) -> tuple[int, ...]:
+    defined = defined_names(block.code)
+    return (
+        sum(name in defined for name in names),
+        block.closed or is_whole(block.code),
+        not block.code.lstrip().startswith(">>>"),
+        bool(reads_stdin and _READS_INPUT.search(block.code)),
+        bool(not names and not reads_stdin and _TOP_DEF.search(block.code)),
+    )
+
+
+def _with_helpers(blocks: Sequence[Block], chosen: int, names: Collection[str]) -> str:
+    """The chosen block after the other ones that define functions or classes which it needs."""
+    pieces = [blocks[chosen].code]
+    defined, used = set(defined_names(pieces[0])), set(words(pieces[0]))
+    for block in [*reversed(blocks[:chosen]), *blocks[chosen + 1 :]]:
+        offered = functions_and_classes(block.code)
+        again = any(name in defined for name in names if name in offered)
+        if not again and any((name in used or name in names) and name not in defined for name in offered):
+            pieces.append(block.code)
+            defined |= defined_names(block.code)
+            used |= words(block.code)
+    return "\n\n".join(reversed(pieces))
+
+
+def fenced_blocks(text: str) -> list[Block]:
+    """The blocks between fences of backticks or tildes, in order.
+
+    A fence inside a triple-quoted string is text of that string, unless the string never ends. One that names a
+    language ends the block before it, since no line of Python begins so. A fence may be indented, may stand at the
+    end of a line, and may hold a single line of code between two marks. A block of Markdown is looked into.
+    """
+    lines = list(lines_of(text))
+    reader = _FenceReader(lines, minds_strings=True)
+    blocks = reader.read()
+    if reader.open_string:
+        blocks = _FenceReader(lines, minds_strings=False).read()
+    return blocks
+
+
+class _FenceReader:
+    """Goes through the lines of a text once."""
+
+    def __init__(self, lines: Sequence[str], minds_strings: bool) -> None:
+        self._lines = lines
+        self._minds_strings = minds_strings
+        self._blocks: list[Block] = []
+        self._mark = ""
+        self._tag = ""
+        self._indent = 0
+        self._code: list[str] = []
+        self._strings = LineReader()
+        self._wrapped = ""
+        self.open_string = False
+        """Whether a fence was passed over in a string that did not end."""
+
+    def read(self) -> list[Block]:
+        passed_over = False
+        for line in self._lines:
+            if not self._mark:
+                passed_over = False
+                self._outside(line)
+            elif self._minds_strings and self._strings.quote and self._tag in (*PYTHON, ""):
+                passed_over = passed_over or _FENCE.match(line) is not None
+                self._keep(line)
+            else:
+                passed_over = False
+                self._inside(line)
+        if self._mark:
+            self.open_string = bool(passed_over and self._strings.quote)
+            self._end(closed=False)
+        return self._blocks
+
+    def _outside(self, line: str) -> None:
+        one = _ONE_LINE.match(line)
+        if one is not None:
+            tag, code = _tag_and_code(one.group(2))
+            if tag or is_statement(code.strip()):
+                self._blocks.append(Block(tag, code.strip()))
+            return
+        fence = _FENCE.match(line)
+        if fence is None:
+            late = _LATE_FENCE.search(line)
+            if late is not None and "`" not in line[: late.start()]:
+                self._begin(0, late.group(1), late.group(2))
+            return
+        indent, mark, info = fence.groups()
+        if self._wrapped and not info.strip() and mark.startswith(self._wrapped):
+            self._wrapped = ""
+        elif "`" not in info or mark[0] == "~":
+            self._begin(len(indent), mark, info)
+
+    def _begin(self, indent: int, mark: str, info: str) -> None:
+        tag, first = _tag_and_code(info)
+        if tag in _WRAPPERS:
+            self._wrapped = mark
+            return
+        self._mark, self._tag, self._indent, self._code = mark, tag, indent, []
+        self._strings = LineReader()
+        if first.strip() and is_statement(first.strip()):
+            self._keep(first.strip())
+
+    def _inside(self, line: str) -> None:
+        fence = _FENCE.match(line)
+        if fence is not None and fence.group(2)[0] == self._mark[0]:
+            indent, mark, info = fence.groups()
+            if not info.strip() and len(mark) >= len(self._mark):
+                self._end(closed=True)
+                return
+            if info.strip() and "`" not in info and len(mark) == len(self._mark):
+                self._end(closed=True)
+                self._begin(len(indent), mark, info)
+                return
+        if fence is None and self._mark[0] == "`" and line.rstrip().endswith(self._mark):
+            self._keep(line.rstrip().rstrip("`"))
+            self._end(closed=True)
+            return
+        self._keep(line)
+
+    def _keep(self, line: str) -> None:
+        blank = len(line) - len(line.lstrip(" \t"))
+        line = line[min(blank, self._indent) :]
+        self._strings.feed(line)
+        self._code.append(line)
+
+    def _end(self, closed: bool) -> None:
+        self._blocks.append(Block(self._tag, "\n".join(self._code), closed))
+        self._mark = ""
+
+
+def _tag_and_code(info: str) -> tuple[str, str]:
+    """The language that the text after a fence names, and what follows it on the line."""
+    match = _TAG.match(info)
+    if match is None or is_statement(info.strip()):
+        return "", info
+    tag = match.group(1).lower()
+    return tag, match.group(2)
+
+
+def _dedented(code: str, names: Collection[str]) -> str:
+    """The code without the indentation of all its lines, unless it is the body of a function."""
+    first = next((line for line in code.split("\n") if line.strip()), "")
+    if first[:1] not in (" ", "\t"):
+        return code
+    plain = textwrap.dedent(code)
+    defined = functions_and_classes(plain)
+    return plain if (defined.intersection(names) if names else defined) else code
+
+
+def _reads_as_code(code: str) -> bool:
+    return any(is_statement(line) for line in code.split("\n"))
+
+
+def unfenced_blocks(text: str) -> list[Block]:
+    """The runs of lines that read as Python, where nothing is fenced.
+
+    A run begins with a statement and goes on over what is indented, blank or a comment, and over strings and
+    brackets that are open; a line of prose ends it.
+    """
+    blocks: list[Block] = []
+    run: list[str] = []
+    reader = LineReader()
+    for line in lines_of(text):
+        if _belongs(line, bool(run), reader.inside):
+            reader.feed(line)
+            run.append(line)
+        elif run:
+            blocks.append(Block("", "\n".join(run).rstrip()))
+            run, reader = [], LineReader()
+    if run:
+        blocks.append(Block("", "\n".join(run).rstrip()))
+    return blocks
+
+
+def _belongs(line: str, running: bool, inside: bool) -> bool:
+    if running and inside:
+        return True
+    if not line.strip() or line.startswith("#"):
+        return running
+    if line[0] in " \t":
+        return running or is_statement(line.strip()) or _INDENTED.match(line) is not None
+    return is_statement(line)

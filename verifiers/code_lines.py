@@ -1,0 +1,129 @@
+"""Reading Python source line by line without parsing it: open strings, open brackets, what a line may be.
+
+The source is hostile text of any size, on which `ast.parse` can take exponential time or end the process, so
+everything here looks at each character a bounded number of times.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+_TOKEN = re.compile(
+    r"""\\. | \#.* | \"{3} | '{3}
+    | "(?:[^"\\]++|\\(?:.|$))*+(?:"|$) | '(?:[^'\\]++|\\(?:.|$))*+(?:'|$)
+    | [\[\](){}]""",
+    re.VERBOSE,
+)
+_LONG_END = {quote: re.compile(rf"\\.|{quote}") for quote in ('"""', "'''")}
+
+_STATEMENT = re.compile(
+    r"""(?:
+      (?:async\s+)?def\s+\w+\s*[(\[] | class\s+\w+\s*[(:\[] | @\w
+    | import\s+[\w.]+(?:\s+as\s+\w+)?\s*(?:[,;\#]|$) | from\s+[\w.]+\s+import\b
+    | (?:if|elif|while|for|with|match|case|except|async\s+(?:for|with))\b.*:\s*(?:\#.*)?$
+    | (?:if|elif|while)\b.*:\s*\w+ (?=[(\s=.\[]) [^:]* [()=]
+    | for\s+\w[\w\s,()]*\s+in\b.*:
+    | (?:else|try|finally|except)\s*:
+    | (?:return|yield|raise|assert|del|global|nonlocal)\s+[\w(\[{'"-].*[\])}'"\w]$
+    | (?:pass|break|continue|return)\s*(?:[;\#]|$)
+    | [A-Za-z_][\w.]*(?:\[[^\]]*\])?(?:\s*,\s*[A-Za-z_*][\w.]*)*\s*(?::\s*[\w.\[\], |]+)?\s*
+      (?:[-+*/%&|^@]|//|\*\*|<<|>>)?=(?![=])
+    | [A-Za-z_][\w.]*\(.*(?:[\])},({\[:'"\\]|\#.*)$
+    | ['"]{3} | [)\]}]
+    )""",
+    re.VERBOSE,
+)
+_DEFINITION = re.compile(
+    r"""^(?:(?:async[ \t]+)?def|class)[ \t]+(\w+)[^\n]*
+      | ^(\w+)[ \t]*(?::[^\n=]*)?=(?!=)[^\n]*
+      | ^from[ \t]+\S+[ \t]+import[ \t]([^\n]*)""",
+    re.VERBOSE | re.MULTILINE,
+)
+_FUNCTION_OR_CLASS = re.compile(r"^(?:(?:async[ \t]+)?def|class)[ \t]+(\w+)", re.MULTILINE)
+# A longer line is judged by its beginning: the pattern may look at a character more than once.
+_LONGEST_LINE = 400
+_GOES_ON = (":", "\\", ",", ".", "=", "+", "-", "*", "/", "%", "&", "|", "^", "<", "(", "[", "{")
+
+
+class LineReader:
+    """What is open after the lines that were fed to it.
+
+    Attributes:
+        quote: the delimiter of an open triple-quoted string, or "".
+        depth: how many brackets are open.
+    """
+
+    def __init__(self) -> None:
+        self.quote = ""
+        self.depth = 0
+
+    @property
+    def inside(self) -> bool:
+        """Whether the next line goes on with a string or a bracket."""
+        return bool(self.quote) or self.depth > 0
+
+    def feed(self, line: str) -> None:
+        """Take in one line."""
+        position = 0
+        while position < len(line):
+            pattern = _LONG_END[self.quote] if self.quote else _TOKEN
+            match = pattern.search(line, position)
+            if match is None:
+                return
+            position = match.end()
+            token = match.group()
+            if token == self.quote:
+                self.quote = ""
+            elif self.quote:
+                continue
+            elif token in _LONG_END:
+                self.quote = token
+            elif token in ("(", "[", "{"):
+                self.depth += 1
+            elif token in (")", "]", "}"):
+                self.depth = max(0, self.depth - 1)
+
+
+def is_statement(line: str) -> bool:
+    """Whether a line without indentation reads as Python rather than as prose."""
+    return _STATEMENT.match(line[:_LONGEST_LINE]) is not None
+
+
+def is_whole(code: str) -> bool:
+    """Whether the code does not end in the middle of a statement, as far as its marks tell."""
+    reader = LineReader()
+    last = ""
+    for line in code.split("\n"):
+        reader.feed(line)
+        if line.strip() and not line.lstrip().startswith("#"):
+            last = line.rstrip()
+    return not reader.inside and not last.endswith(_GOES_ON)
+
+
+def defined_names(code: str) -> frozenset[str]:
+    """The names that the code's lines without indentation define, assign or import from elsewhere."""
+    names: set[str] = set()
+    for match in _DEFINITION.finditer(code):
+        function, assigned, imported = match.groups()
+        if imported is not None:
+            parts = [part.strip("() \t").split() for part in imported.split(",")]
+            names.update(part[-1] for part in parts if part)
+        else:
+            names.add(function or assigned)
+    return frozenset(names)
+
+
+def functions_and_classes(code: str) -> frozenset[str]:
+    """The names of the functions and classes that stand without indentation."""
+    return frozenset(_FUNCTION_OR_CLASS.findall(code))
+
+
+def words(code: str) -> frozenset[str]:
+    """Every identifier-like word."""
+    return frozenset(re.findall(r"[^\W\d]\w*", code))
+
+
+def lines_of(text: str) -> Iterable[str]:
+    """The lines of a text, whichever way they end."""
+    return text.replace("\r\n", "\n").replace("\r", "\n").split("\n")

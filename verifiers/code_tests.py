@@ -1,0 +1,321 @@
+"""The tests of a program as plain JSON, read into what is run.
+
+    {"form": "calls", "entry_point": "add", "cases": [{"args": [1, 2], "expected": 3}]}
+    {"form": "stdin", "cases": [{"stdin": "1 2\\n", "stdout": "3\\n"}]}
+    {"form": "asserts", "entry_point": "add", "source": "def check(candidate):\\n    assert candidate(1, 2) == 3\\n"}
+    {"form": "pytest", "files": {"test_add.py": "..."}, "module": "solution"}
+
+Several of them in a list are run one after the other. A case, or a whole form without cases, is hidden unless it says
+`"visible": true`; forms with cases take `"tolerance"`, for all or in a case.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import reprlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from ..sandbox.errors import UserError
+from ..sandbox.nearest import did_you_mean
+from .code_asserts import WRAPPERS, calls_of_asserts, certain_asserts
+from .code_compare import Comparison, tolerance_of
+
+_KEYS = {
+    "calls": (("entry_point", "cases"), ("tolerance",)),
+    "stdin": (("cases",), ("tolerance",)),
+    "asserts": (("entry_point", "source"), ("visible",)),
+    "pytest": (("files",), ("module", "visible", "count")),
+}
+"""The keys that each form must have, and those that it may have."""
+
+
+@dataclass(frozen=True)
+class CallCase:
+    """One call of the function under test and the value that it has to return."""
+
+    args: tuple[Any, ...]
+    kwargs: Mapping[str, Any]
+    expected: Any
+    comparison: Comparison
+    visible: bool = False
+    wrapper: str = ""
+
+    def is_right(self, value: Any) -> bool:
+        """Whether the function may return `value`, a plain one."""
+        if self.wrapper:
+            try:
+                value = WRAPPERS[self.wrapper](value)
+            except (TypeError, ValueError):
+                return False
+        return self.comparison.same(value, self.expected)
+
+
+@dataclass(frozen=True)
+class CallTests:
+    """Calls of a function; what they have to return stays outside of the sandbox."""
+
+    entry_point: str
+    cases: tuple[CallCase, ...]
+
+
+@dataclass(frozen=True)
+class StdinCase:
+    """One input and the output that the program has to print."""
+
+    stdin: str
+    stdout: str
+    comparison: Comparison
+    visible: bool = False
+
+
+@dataclass(frozen=True)
+class StdinTests:
+    """Runs of the whole program; the outputs to print stay outside of the sandbox."""
+
+    cases: tuple[StdinCase, ...]
+
+
+@dataclass(frozen=True)
+class AssertTests:
+    """Assertions that only running can judge.
+
+    Attributes:
+        entry_point: the function under test.
+        source: the test code.
+        count: how many assertions are reached at the least.
+        visible: whether they are visible tests.
+    """
+
+    entry_point: str
+    source: str
+    count: int
+    visible: bool = False
+
+
+@dataclass(frozen=True)
+class PytestTests:
+    """Test files for pytest.
+
+    Attributes:
+        files: relative path to content.
+        module: the name under which they import the program.
+        names: what they take from it.
+        count: how many tests there are: exactly if `exact`, else at the least.
+        exact: whether the count was declared.
+        visible: whether they are visible tests.
+    """
+
+    files: Mapping[str, str]
+    module: str
+    names: frozenset[str]
+    count: int
+    exact: bool
+    visible: bool = False
+
+
+Tests = CallTests | StdinTests | AssertTests | PytestTests
+
+
+def read_tests(tests: object) -> tuple[Tests, ...]:
+    """The tests that plain data, or its JSON text, describes.
+
+    Assertions that are calls with an expected constant become calls.
+
+    Raises:
+        UserError: it describes none; the message says what is wrong and where.
+    """
+    if isinstance(tests, str):
+        tests = _from_json(tests)
+    several = isinstance(tests, Sequence)
+    forms = list(tests) if isinstance(tests, Sequence) else [tests]
+    if not forms:
+        raise UserError("tests= is an empty list, which any program would pass; give at least one test.")
+    return tuple(_read(form, f"tests[{at}]" if several else "tests") for at, form in enumerate(forms))
+
+
+def names_of(tests: Sequence[Tests]) -> frozenset[str]:
+    """The names that a program has to define for these tests."""
+    names: set[str] = set()
+    for form in tests:
+        if isinstance(form, CallTests | AssertTests):
+            names.add(form.entry_point.partition(".")[0])
+        elif isinstance(form, PytestTests):
+            names |= form.names
+    return frozenset(names)
+
+
+def _from_json(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        reason = " ".join(str(error).split())[:200]
+        raise UserError(f"tests= is a text that is no JSON ({reason}); give a mapping, or JSON.") from None
+
+
+def _read(form: object, place: str) -> Tests:
+    if not isinstance(form, Mapping):
+        raise UserError(f"{place} is {reprlib.repr(form)}, not a mapping with a form; write {{'form': 'calls', ...}}.")
+    kind = form.get("form")
+    if not isinstance(kind, str) or kind not in _KEYS:
+        raise UserError(f"{place} has the form {kind!r}, which is not known; {did_you_mean(str(kind), _KEYS)}")
+    given = {key: value for key, value in form.items() if value is not None}
+    required, optional = _KEYS[kind]
+    _check_keys(given, required, ("form", *required, *optional), place)
+    readers: dict[str, Callable[[Mapping[str, Any], str], Tests]] = {
+        "calls": _calls,
+        "stdin": _stdin,
+        "asserts": _asserts,
+        "pytest": _pytest,
+    }
+    return readers[kind](given, place)
+
+
+def _calls(form: Mapping[str, Any], place: str) -> CallTests:
+    cases = []
+    for at, case in _cases(form, place):
+        _check_keys(case, ("expected",), ("args", "kwargs", "expected", "visible", "tolerance"), at, null=("expected",))
+        args, kwargs = _or(case.get("args"), []), _or(case.get("kwargs"), {})
+        if not isinstance(args, Sequence) or isinstance(args, str | bytes):
+            raise UserError(f"{at}.args is {reprlib.repr(args)}; give a list of the positional arguments.")
+        if not isinstance(kwargs, Mapping) or not all(isinstance(name, str) for name in kwargs):
+            raise UserError(f"{at}.kwargs is {reprlib.repr(kwargs)}; give a mapping from names to arguments.")
+        cases.append(
+            CallCase(tuple(args), dict(kwargs), case["expected"], _tolerant(form, case, at), _visible(case, at))
+        )
+    return CallTests(_text(form, "entry_point", place), tuple(cases))
+
+
+def _stdin(form: Mapping[str, Any], place: str) -> StdinTests:
+    cases = []
+    for at, case in _cases(form, place):
+        _check_keys(case, ("stdin", "stdout"), ("stdin", "stdout", "visible", "tolerance"), at)
+        given, wanted = _text(case, "stdin", at, empty=True), _text(case, "stdout", at, empty=True)
+        cases.append(StdinCase(given, wanted, _tolerant(form, case, at), _visible(case, at)))
+    return StdinTests(tuple(cases))
+
+
+def _asserts(form: Mapping[str, Any], place: str) -> CallTests | AssertTests:
+    entry_point, source = _text(form, "entry_point", place), _text(form, "source", place)
+    return _asserts_of(entry_point, source, _visible(form, place), place)
+
+
+# Many completions have tests of their own that read the same.
+@lru_cache(maxsize=4096)
+def _asserts_of(entry_point: str, source: str, visible: bool, place: str) -> CallTests | AssertTests:
+    tree = _parsed(source, f"{place}.source")
+    calls = calls_of_asserts(tree, entry_point)
+    if calls is not None:
+        cases = [CallCase(c.args, c.kwargs, c.expected, c.comparison, visible, c.wrapper) for c in calls]
+        return CallTests(entry_point, tuple(cases))
+    if not any(isinstance(node, ast.Assert) for node in ast.walk(tree)):
+        raise UserError(f"{place}.source has no assert statement, so any program would pass; add one.")
+    return AssertTests(entry_point, source, max(1, certain_asserts(tree)), visible)
+
+
+def _pytest(form: Mapping[str, Any], place: str) -> PytestTests:
+    files, module = form["files"], _text(form, "module", place) if "module" in form else "solution"
+    if not isinstance(files, Mapping) or not files:
+        raise UserError(f"{place}.files is {reprlib.repr(files)}; give a mapping from paths to the files' text.")
+    count, names = 0, set[str]()
+    for path, content in files.items():
+        if content is None:
+            continue
+        if not isinstance(path, str) or not isinstance(content, str):
+            raise UserError(f"{place}.files has {path!r}: {reprlib.repr(content)}, which is no text; give its content.")
+        if path.endswith(".py"):
+            tree = _parsed(content, f"{place}.files[{path!r}]")
+            names |= _imported(tree, module)
+            count += _count_tests(tree)
+    declared = form.get("count")
+    if declared is not None and (isinstance(declared, bool) or not isinstance(declared, int) or declared < 1):
+        raise UserError(f"{place}.count is {declared!r}; give the number of tests, or leave it out.")
+    if declared is None and not count:
+        raise UserError(f"{place}.files has no test function, so any program would pass; name one test_something.")
+    texts = {path: content for path, content in files.items() if content is not None}
+    exact = declared is not None
+    return PytestTests(texts, module, frozenset(names), declared or count, exact, _visible(form, place))
+
+
+def _imported(tree: ast.Module, module: str) -> set[str]:
+    """What a test file takes from the program's module."""
+    names, aliases = set[str](), set[str]()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.module == module:
+            names.update(alias.name for alias in node.names if alias.name != "*")
+        elif isinstance(node, ast.Import):
+            aliases.update(alias.asname or alias.name for alias in node.names if alias.name == module)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in aliases:
+            names.add(node.attr)
+    return names
+
+
+def _count_tests(tree: ast.Module) -> int:
+    """How many tests a file has at the least: what is parametrized counts once."""
+    scopes = [tree.body, *(node.body for node in tree.body if isinstance(node, ast.ClassDef))]
+    functions = [node for scope in scopes for node in scope if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+    return sum(function.name.startswith("test") for function in functions)
+
+
+def _cases(form: Mapping[str, Any], place: str) -> list[tuple[str, Mapping[str, Any]]]:
+    cases = form["cases"]
+    if not isinstance(cases, Sequence) or isinstance(cases, str | bytes):
+        raise UserError(f"{place}.cases is {reprlib.repr(cases)}; give a list of cases.")
+    if not cases:
+        raise UserError(f"{place}.cases is empty, so any program would pass; give at least one case.")
+    for at, case in enumerate(cases):
+        if not isinstance(case, Mapping):
+            raise UserError(f"{place}.cases[{at}] is {reprlib.repr(case)}; give a mapping.")
+    return [(f"{place}.cases[{at}]", case) for at, case in enumerate(cases)]
+
+
+def _check_keys(
+    given: Mapping[str, Any], required: Sequence[str], known: Sequence[str], place: str, null: Sequence[str] = ()
+) -> None:
+    for key in given:
+        # A value of None is a column of a table that this row has no use for.
+        if key not in known and given[key] is not None:
+            raise UserError(f"{place} has an unknown key {key!r}; {did_you_mean(str(key), known)}")
+    for key in required:
+        if key not in given or (given[key] is None and key not in null):
+            raise UserError(f"{place} has no {key!r}; add it.")
+
+
+def _text(given: Mapping[str, Any], key: str, place: str, empty: bool = False) -> str:
+    value = given[key]
+    if not isinstance(value, str) or not (value or empty):
+        raise UserError(f"{place}.{key} is {reprlib.repr(value)}; give a text.")
+    return value
+
+
+def _visible(given: Mapping[str, Any], place: str) -> bool:
+    visible = _or(given.get("visible"), False)
+    if not isinstance(visible, bool):
+        raise UserError(f"{place}.visible is {reprlib.repr(visible)}; give true or false.")
+    return visible
+
+
+def _tolerant(form: Mapping[str, Any], case: Mapping[str, Any], place: str) -> Comparison:
+    declared = _or(case.get("tolerance"), form.get("tolerance"))
+    tolerance = tolerance_of(declared)
+    if tolerance is None:
+        raise UserError(
+            f"The tolerance at {place} is {reprlib.repr(declared)}; give a number from 0 to below 1, or a mapping with "
+            "'absolute' or 'relative'."
+        )
+    return Comparison(*tolerance)
+
+
+def _or(value: Any, default: Any) -> Any:
+    return default if value is None else value
+
+
+def _parsed(source: str, place: str) -> ast.Module:
+    try:
+        return ast.parse(source)
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        raise UserError(f"{place} is no Python ({' '.join(str(error).split())[:200]}); mend it.") from None
