@@ -54,7 +54,21 @@ def task_files(tmp_path):
     math, gsm8k = tmp_path / "math.jsonl", tmp_path / "gsm8k.jsonl"
     math.write_text(json.dumps({"problem": "2 + 3?", "answer": "5"}) + "\n")
     gsm8k.write_text(json.dumps({"question": "2 + 3?", "answer": "2 + 3 = 5\n#### 5"}) + "\n")
-    return {"rlvr/Math-v0": {"path": math}, "rlvr/GSM8K-v0": {"path": gsm8k}}
+    code, humaneval, mbpp = tmp_path / "code.jsonl", tmp_path / "humaneval.jsonl", tmp_path / "mbpp.jsonl"
+    check = "def check(candidate):\n    assert candidate(2, 3) == 5\n"
+    calls = {"form": "calls", "entry_point": "add", "cases": [{"args": [2, 3], "expected": 5}]}
+    code.write_text(json.dumps({"prompt": "Add.", "tests": calls}) + "\n")
+    posed = {"task_id": "HumanEval/0", "prompt": "def add(a, b):\n", "entry_point": "add", "test": check}
+    humaneval.write_text(json.dumps({**posed, "canonical_solution": "    return a + b\n"}) + "\n")
+    named = {"task_id": 1, "text": "Add.", "code": "def add(a, b):\n    return a + b"}
+    mbpp.write_text(json.dumps({**named, "test_list": ["assert add(2, 3) == 5"], "test_setup_code": ""}) + "\n")
+    return {
+        "rlvr/Math-v0": {"path": math},
+        "rlvr/GSM8K-v0": {"path": gsm8k},
+        "rlvr/Code-v0": {"path": code},
+        "rlvr/HumanEval-v0": {"path": humaneval},
+        "rlvr/MBPP-v0": {"path": mbpp},
+    }
 
 
 def refusal(*arguments, **options) -> str:
