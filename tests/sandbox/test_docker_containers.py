@@ -220,7 +220,7 @@ def test_containers_that_run_side_by_side_get_different_users(image: str) -> Non
 
 
 def test_nothing_stays_open_and_a_forked_child_starts_containers_of_its_own(image: str) -> None:
-    before = descriptors()
+    before, reapers_before = descriptors(), reapers()
     with rlvr.sandbox.open("docker", pool=1, image=image) as box:
         answer = box.run(Program("print(6 * 7)")).stdout
         child = os.fork()
@@ -234,7 +234,11 @@ def test_nothing_stays_open_and_a_forked_child_starts_containers_of_its_own(imag
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 41
         assert box.run(Program("print(6 * 7)")).stdout == answer == b"42\n"
     assert descriptors() == before
-    assert not [thread.name for thread in threading.enumerate() if thread.name == "rlvr-reaper"]
+    assert reapers() <= reapers_before
+
+
+def reapers() -> set[threading.Thread]:
+    return {thread for thread in threading.enumerate() if thread.name == "rlvr-reaper"}
 
 
 def descriptors() -> int:
