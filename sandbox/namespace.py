@@ -145,8 +145,9 @@ def _library_folders() -> set[str]:
         path = line.partition("/")
         if path[1] and _LIBRARIES.search("/" + path[2]):
             folders.add(str(Path("/" + path[2]).resolve().parent))
-    if Path("/lib64").is_dir() and not Path("/lib64").is_symlink():
-        folders.add("/lib64")
+    # Where executables look for the loader.
+    if Path("/lib64").is_dir():
+        folders.add(str(Path("/lib64").resolve()))
     return {folder for folder in folders if folder not in ("/", "")}
 
 

@@ -17,8 +17,8 @@ class Call:
     Args:
         entry_point: the function's name; dots reach into classes and objects (`Solution.solve`; a method of a class
             that needs an instance is called on one made without arguments).
-        args: its positional arguments: None, bool, int, float, str, bytes, and lists, tuples, sets, frozensets and
-            dicts of them.
+        args: its positional arguments: None, bool, int, float, complex, str, bytes, Decimal, Fraction, range, slice,
+            Ellipsis, dates, times and timedeltas, and lists, tuples, sets, frozensets, deques and dicts of them.
         kwargs: its keyword arguments.
     """
 
@@ -34,8 +34,9 @@ class TestProgram:
     The program's process loads the program and answers calls over a pipe. The process with the tests sees built-in
     values that were rebuilt from plain data, has another pid namespace or uid, and alone holds the channel over which
     results are reported. What cannot cross as plain data (an object of the program's own class) stays with the program
-    and is reached through a stand-in; a comparison or an operator that such an object decided makes the report
-    `trusted=False`. A stand-in never equals a built-in value.
+    and is reached through a stand-in; whatever such an object decides (an attribute, a method, an item, its length or
+    truth, a comparison, an operator) makes the report `trusted=False`. Functions and classes can be called, and
+    iterators gone through, without that. A stand-in never equals a built-in value.
 
     Args:
         form: `asserts`: `source` defines `check(candidate)`, which is called with the program's `entry_point`; without

@@ -155,7 +155,9 @@ def described(error: BaseException) -> str:
 
 
 def shown(value: Any) -> str:
-    """The start of a value's text."""
+    """The start of a value's text; the program's objects are not asked."""
+    if isinstance(value, opposite.StandIn):
+        return f"a value of the program's of type {object.__getattribute__(value, '_name')}"
     try:
         text = repr(value)
     except Exception as error:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import struct
-from typing import Any
+from typing import Any, Iterator
 
 HEADER = struct.Struct("!cI")
 
@@ -63,6 +63,19 @@ def write_all(descriptor: int, content: Any) -> None:
     view = memoryview(content)
     while view:
         view = view[os.write(descriptor, view) :]
+
+
+def pieces(content: Any, most: int) -> Iterator[tuple[bytes, memoryview]]:
+    """The whole frames in these bytes, one by one and uncopied; ends at one that says a length above `most`."""
+    view = memoryview(content)
+    start = 0
+    while len(view) - start >= HEADER.size:
+        kind, length = HEADER.unpack_from(view, start)
+        start += HEADER.size
+        if length > most or start + length > len(view):
+            return
+        yield kind, view[start : start + length]
+        start += length
 
 
 class Splitter:

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import builtins
 import errno
+import linecache
 import os
+import resource
 import sys
 import types
 from typing import Any, Optional
@@ -60,11 +62,18 @@ def limit_of(error: Optional[BaseException]) -> str:
             if isinstance(error, BlockingIOError) and error.filename is None:
                 return "pids"
         if isinstance(error, RuntimeError) and "start new thread" in str(error):
-            return "pids"
+            return "memory" if _stacks_are_large() else "pids"
         if error is None:
             return ""
         error = error.__cause__ or error.__context__
     return ""
+
+
+def _stacks_are_large() -> bool:
+    """Whether the stacks of threads, with one more, would take most of the memory limit."""
+    import _thread
+
+    return 2 * _thread.stack_size() * (_thread._count() + 1) > resource.getrlimit(resource.RLIMIT_DATA)[0] > 0
 
 
 def run(job: dict, channel: Channel) -> None:
@@ -126,6 +135,8 @@ def load(source: str, name: str) -> types.ModuleType:
     module.__file__ = "solution.py"
     module.__dict__["__builtins__"] = builtins
     sys.modules[name] = module
+    # For inspect.getsource; nothing need lie in the working folder.
+    linecache.cache["solution.py"] = (len(source), None, source.splitlines(keepends=True), "solution.py")
     exec(compile(source, "solution.py", "exec", dont_inherit=True), module.__dict__)
     return module
 

@@ -6,7 +6,9 @@ Whatever the program's process answers is read as plain data; nothing of it is r
 from __future__ import annotations
 
 import builtins
+import itertools
 import types
+from collections import deque
 from typing import Any, Optional
 
 from . import frames, plain
@@ -55,13 +57,14 @@ class Opposite:
     def __init__(self) -> None:
         self.trusted = True
         self.needs_inside = False
+        self.failure: Optional[BaseException] = None
         self.callbacks: list[Any] = []
         self.exceptions: dict = {}
         self.ended = False
 
     def get(self, name: str) -> Any:
         """What the program means by a name; raises AttributeError."""
-        return self.result(self.ask(["get", name]))
+        return _named(self.result(self.ask(["get", name])))
 
     def as_module(self, name: str) -> types.ModuleType:
         """A module to import whose names are the program's."""
@@ -72,7 +75,11 @@ class Opposite:
     def call(self, number: int, args: list, kwargs: dict) -> Any:
         """Call something of the program's; lists, dicts and sets among the arguments are changed as it changed them."""
         told, named = self.encode(args), self.encode(kwargs)
+        self.failure = None
         reply = self.ask(["call", number, told, named])
+        if self.failure is not None:
+            # What failed in a function of the tests is not for the program to catch.
+            raise self.failure
         after, named_after = reply[-2:]
         if after is not None and after != told:
             for mine, new in zip(args, plain.decode(after, self.restore)):
@@ -121,7 +128,13 @@ class Opposite:
             value = function(*plain.decode(args, self.restore), **plain.decode(kwargs, self.restore))
             return ["result", self.encode(value)]
         except Exception as error:
-            return ["failed", str(error)[:_MESSAGE]]
+            if isinstance(error, AssertionError):
+                self.failure = error
+            try:
+                told = plain.encode(list(error.args))
+            except plain.NotPlain:
+                told = plain.encode([str(error)[:_MESSAGE]])
+            return ["failed", type(error).__name__, bases_of(type(error)), told]
 
     def result(self, reply: list, may_stop: bool = False) -> Any:
         """The value of an answer, or its exception, raised.
@@ -150,14 +163,7 @@ class Opposite:
 
     def exception(self, name: Any, bases: Any) -> type:
         """The exception class of this name: a built-in one, or one of the program's own, made here after its bases."""
-        name = str(name)[:100]
-        for base in bases if isinstance(bases, list) else ():
-            kind = getattr(builtins, str(base), None)
-            if isinstance(kind, type) and issubclass(kind, Exception):
-                if kind.__name__ == name:
-                    return kind
-                return self.exceptions.setdefault(name, type(name, (kind,), {}))
-        return ProgramError
+        return exception_of(name, bases, self.exceptions) or ProgramError
 
     def encode(self, value: Any) -> Any:
         """The value as it crosses."""
@@ -173,9 +179,9 @@ class Opposite:
                 return ["x", name]
         if callable(value):
             self.callbacks.append(value)
-            return ["k", len(self.callbacks) - 1]
-        if hasattr(value, "__next__") or isinstance(value, range):
-            return plain.encode(list(value), self.hand_over)
+            return ["k", len(self.callbacks) - 1, str(getattr(value, "__name__", type(value).__name__))[:100]]
+        if hasattr(value, "__next__"):
+            return plain.encode(list(itertools.islice(value, plain.MAX_NODES)), self.hand_over)
         self.needs_inside = True
         raise TypeError(f"a value of type {type(value).__name__} cannot be handed to the program's process")
 
@@ -183,20 +189,46 @@ class Opposite:
         """What stands here for what the program kept."""
         if len(tree) == 2 and tree[0] == "k" and type(tree[1]) is int:
             return self.callbacks[tree[1]]
+        if len(tree) == 2 and tree[0] == "x" and isinstance(getattr(builtins, str(tree[1]), None), type):
+            return getattr(builtins, tree[1])
         if len(tree) != 6 or tree[0] != "h" or type(tree[1]) is not int:
             raise plain.NotPlain("the data has a tag that is not known")
         _, number, kind, name, bases, _ = tree
         if kind == "exception":
             return self.exception(name, bases)
-        return StandIn(self, number, str(name)[:100])
+        return StandIn(self, number, str(name)[:100], str(kind))
+
+
+def bases_of(kind: type) -> list:
+    """The names of the built-in exceptions that an exception class is, nearest first."""
+    return [
+        base.__name__
+        for base in type.mro(kind)
+        if issubclass(base, Exception) and getattr(builtins, base.__name__, None) is base
+    ]
+
+
+def exception_of(name: Any, bases: Any, made: dict) -> Optional[type]:
+    """The exception class of this name: a built-in one, or one that is made after its bases and kept in `made`."""
+    name = str(name)[:100]
+    for base in bases if isinstance(bases, list) else ():
+        kind = getattr(builtins, str(base), None)
+        if isinstance(kind, type) and issubclass(kind, Exception):
+            if kind.__name__ == name:
+                return kind
+            return made.setdefault(name, type(name, (kind,), {}))
+    return None
 
 
 def _take_over(mine: Any, new: Any) -> None:
     """Change a container of the tests in place to what the program made of it."""
     if type(mine) is not type(new):
         return
-    if isinstance(mine, list):
+    if isinstance(mine, (list, bytearray)):
         mine[:] = new
+    elif isinstance(mine, deque):
+        mine.clear()
+        mine.extend(new)
     elif isinstance(mine, (dict, set)):
         mine.clear()
         mine.update(new)
@@ -213,11 +245,18 @@ class _StandInModule(types.ModuleType):
 
 
 class StandIn:
-    """An object or a function that lives in the program's process."""
+    """An object or a function that lives in the program's process.
 
-    __slots__ = ("_name", "_number", "_opposite")
+    What an object of the program's own class says (its attributes, items, length, truth and so on) is its own decision,
+    and ends the trust in the report. Calling a function or a class does not, nor going through an iterator: what they
+    give is compared here. The program could lie about the kind, and gain no more than an honest function can give.
+    """
 
-    def __init__(self, opposite: Opposite, number: int, name: str) -> None:
+    __slots__ = ("_kind", "_name", "_named", "_number", "_opposite")
+
+    def __init__(self, opposite: Opposite, number: int, name: str, kind: str) -> None:
+        object.__setattr__(self, "_kind", kind)
+        object.__setattr__(self, "_named", False)
         object.__setattr__(self, "_opposite", opposite)
         object.__setattr__(self, "_number", number)
         object.__setattr__(self, "_name", name)
@@ -225,6 +264,8 @@ class StandIn:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Have the program call it."""
         opposite = object.__getattribute__(self, "_opposite")
+        if not object.__getattribute__(self, "_named") and _kind(self) not in ("function", "class", "exception"):
+            _doubt(self)
         return opposite.call(object.__getattribute__(self, "_number"), list(args), kwargs)
 
     def __getattr__(self, name: str) -> Any:
@@ -232,6 +273,10 @@ class StandIn:
             return object.__getattribute__(self, "_name")
         if name.startswith("__") and name.endswith("__") and name not in ("__doc__", "__dict__"):
             raise AttributeError(name)
+        if object.__getattribute__(self, "_named") and _kind(self) in ("function", "class", "module"):
+            # Part of what the tests asked for by name.
+            return _named(_do(self, "getattr", name))
+        _doubt(self)
         return _do(self, "getattr", name)
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -241,10 +286,14 @@ class StandIn:
         _do(self, "delattr", name)
 
     def __instancecheck__(self, thing: Any) -> bool:
-        return _judged(_do_with(self, "isinstance", thing, self), self)
+        _doubt(self)
+        return bool(_do_with(self, "isinstance", thing, self))
 
-    def __exit__(self, *_: Any) -> Optional[bool]:
-        return bool(_do(self, "exit"))
+    def __exit__(self, kind: Any, error: Any, trace: Any) -> bool:
+        _doubt(self)
+        swallowed = bool(_do(self, "exit"))
+        # A failed test stays one: an assertion, or an outcome of pytest's, which is no Exception.
+        return swallowed and kind is not None and issubclass(kind, Exception) and not issubclass(kind, AssertionError)
 
 
 def _do(thing: StandIn, operation: str, *args: Any) -> Any:
@@ -255,43 +304,76 @@ def _do_with(thing: StandIn, operation: str, *args: Any) -> Any:
     return object.__getattribute__(thing, "_opposite").do(operation, *args)
 
 
-def _distrusted(value: Any, thing: StandIn) -> Any:
-    """A value that the program made of what the tests compare with: the report is trusted no more."""
+def _doubt(thing: StandIn) -> None:
+    """The program decides, or sees what is expected: the report is trusted no more, even if it answers nothing."""
     object.__getattribute__(thing, "_opposite").trusted = False
+
+
+def _kind(thing: StandIn) -> str:
+    kind: str = object.__getattribute__(thing, "_kind")
+    return kind
+
+
+def _named(value: Any) -> Any:
+    """The value, marked as what the tests asked for by its name."""
+    if type(value) is StandIn:
+        object.__setattr__(value, "_named", True)
     return value
-
-
-def _judged(value: Any, thing: StandIn) -> bool:
-    """A truth value that the program decided."""
-    return bool(_distrusted(value, thing))
 
 
 def _add_operators() -> None:
     def forward(operation: str) -> Any:
         return lambda self, *args: _do(self, operation, *args)
 
+    def told(operation: str) -> Any:
+        def tell(self: StandIn, *args: Any) -> Any:
+            if _kind(self) not in _OF_BUILT_IN_TYPES:
+                _doubt(self)
+            elif operation == "len" and _kind(self) == "iterator":
+                raise TypeError(f"object of type {object.__getattribute__(self, '_name')!r} has no len()")
+            return _do(self, operation, *args)
+
+        return tell
+
     def shown(operation: str) -> Any:
-        return lambda self, *args: _distrusted(_do(self, operation, *args), self)
+        def show(self: StandIn, *args: Any) -> Any:
+            _doubt(self)
+            return _do(self, operation, *args)
+
+        return show
 
     def shown_first(operation: str) -> Any:
-        return lambda self, other: _distrusted(_do_with(self, operation, other, self), self)
+        def show(self: StandIn, other: Any) -> Any:
+            _doubt(self)
+            return _do_with(self, operation, other, self)
+
+        return show
 
     def judge(operation: str) -> Any:
-        return lambda self, *args: _judged(_do(self, operation, *args), self)
+        def decide(self: StandIn, *args: Any) -> bool:
+            _doubt(self)
+            return bool(_do(self, operation, *args))
+
+        return decide
 
     def compare(operation: str, otherwise: bool) -> Any:
         def decide(self: StandIn, other: Any) -> bool:
             # No object of the program's equals a built-in value, whatever it says itself.
-            return _judged(_do(self, operation, other), self) if isinstance(other, StandIn) else otherwise
+            if not isinstance(other, StandIn):
+                return otherwise
+            _doubt(self)
+            return bool(_do(self, operation, other))
 
         return decide
 
-    for name in "len iter next reversed str repr int float abs round getitem setitem delitem enter index bool".split():
+    for name in "setitem delitem".split():
         setattr(StandIn, f"__{name}__", forward(name))
-    for name in "neg pos invert hash".split():
-        setattr(StandIn, f"__{name}__", forward(name))
+    for name in "len iter next reversed bool str repr hash".split():
+        setattr(StandIn, f"__{name}__", told(name))
     # What is on the other side of an operator may be the very value that is expected.
-    for name in "iadd isub imul itruediv ifloordiv imod iand ior ixor".split():
+    for name in (
+        "getitem enter int float abs round index neg pos invert iadd isub imul itruediv ifloordiv imod iand ior ixor"
+    ).split():
         setattr(StandIn, f"__{name}__", shown(name))
     for name in "add sub mul truediv floordiv mod matmul lshift rshift pow divmod and or xor".split():
         operation = f"{name}_" if name in ("and", "or") else name
@@ -302,5 +384,7 @@ def _add_operators() -> None:
     StandIn.__eq__ = compare("eq", False)  # type: ignore[method-assign]
     StandIn.__ne__ = compare("ne", True)  # type: ignore[method-assign]
 
+
+_OF_BUILT_IN_TYPES = ("function", "class", "module", "iterator", "builtin")
 
 _add_operators()

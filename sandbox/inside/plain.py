@@ -1,23 +1,33 @@
 """Plain data as JSON with tags: built-in values only, exact types, bounded in size, depth and digits.
 
 None, bool, str, finite floats and ints below 2^63 stand for themselves; everything else is a list whose first entry
-is a tag. Reading builds built-in values and nothing else, so data from a hostile process can be read anywhere.
+is a tag. Reading builds values of built-in and standard types and nothing else, so data from a hostile process can be
+read anywhere.
 """
 
 from __future__ import annotations
 
 import json
 import math
+from collections import Counter, OrderedDict, defaultdict, deque
+from datetime import date, datetime, time, timedelta, timezone
+from decimal import Decimal
+from fractions import Fraction
 from typing import Any, Callable, Optional
 
 MAX_DEPTH = 64
 MAX_NODES = 1_000_000
 MAX_BITS = 1 << 16  # of an int: some 20,000 digits
+MAX_DIGITS = 20_000  # of a Decimal, and of its exponent's range
+MAX_ALIKE = 100  # members of a set or dict whose hash another one has; a table of them takes quadratic time
 MAX_BYTES = 16 << 20
 MAX_JOB_BYTES = 256 << 20
 
 _SEQUENCES: dict = {list: "l", tuple: "t", set: "s", frozenset: "z"}
 _BUILDERS: dict = {"l": list, "t": tuple, "s": set, "z": frozenset}
+_DICTS: dict = {"d": dict, "C": Counter, "O": OrderedDict}
+_FACTORIES: dict = {kind.__name__: kind for kind in (int, float, bool, str, list, tuple, dict, set)}
+_MOMENTS: dict = {kind.__name__: kind for kind in (date, datetime, time, timedelta)}
 
 
 class NotPlain(Exception):
@@ -58,10 +68,24 @@ def from_bytes(content: bytes, most: int = MAX_BYTES) -> Any:
     """
     if len(content) > most:
         raise NotPlain(f"the data takes more than {most} bytes")
+    if content.count(b",") + content.count(b"[") > _MOST_MARKS and _is_crowded(content):
+        raise NotPlain("the data is too large")
     try:
         return json.loads(content)
     except (ValueError, RecursionError):
         raise NotPlain("the data cannot be read") from None
+
+
+_MOST_MARKS = 3 * MAX_NODES
+
+
+def _is_crowded(content: bytes) -> bool:
+    """Whether the text says more entries than `decode` takes, found before they are built."""
+    bare = content.replace(b"\\\\", b"").replace(b'\\"', b"")
+    if bare.count(b'"') > 2 * _MOST_MARKS:
+        return True
+    outside = b"".join(bare.split(b'"')[::2])
+    return outside.count(b",") + outside.count(b"[") + outside.count(b"{") > _MOST_MARKS
 
 
 def encode(value: Any, opaque: Optional[Callable[[Any], list]] = None) -> Any:
@@ -72,8 +96,8 @@ def encode(value: Any, opaque: Optional[Callable[[Any], list]] = None) -> Any:
 def decode(tree: Any, restore: Optional[Callable[[list], Any]] = None) -> Any:
     """The value that such a tree says."""
     try:
-        return _decode(tree, 0, restore)
-    except (TypeError, ValueError, IndexError, AttributeError, RecursionError):
+        return _Decoder(restore).decode(tree, 0)
+    except (TypeError, ValueError, LookupError, AttributeError, ArithmeticError, RecursionError):
         raise NotPlain("the data is no plain data") from None
 
 
@@ -96,14 +120,51 @@ class _Encoder:
         if kind is bytes:
             return ["b", value.decode("latin-1")]
         if kind in _SEQUENCES:
+            if kind is set or kind is frozenset:
+                _check_hashes(value)
             return [_SEQUENCES[kind], *[self.encode(entry, depth + 1) for entry in value]]
         if kind is dict:
-            tree: list = ["d"]
-            for key, entry in value.items():
-                tree.append(self.encode(key, depth + 1))
-                tree.append(self.encode(entry, depth + 1))
-            return tree
-        return self.other(value, depth)
+            return self.pairs(["d"], value, depth)
+        return self.standard(value, depth) or self.other(value, depth)
+
+    def pairs(self, tree: list, value: dict, depth: int) -> list:
+        """The keys and values of a dict after its tag."""
+        _check_hashes(value)
+        for key, entry in dict.items(value):
+            tree.append(self.encode(key, depth + 1))
+            tree.append(self.encode(entry, depth + 1))
+        return tree
+
+    def standard(self, value: Any, depth: int) -> Optional[list]:
+        """What is exactly of a standard type; None if it is not."""
+        kind = type(value)
+        if kind is complex:
+            return ["c", self.encode(value.real, depth), self.encode(value.imag, depth)]
+        if kind is Fraction:
+            return ["F", _int(value.numerator), _int(value.denominator)]
+        if kind is Decimal:
+            return ["D", _checked(value).__str__()]
+        if kind is range and not value[MAX_NODES:]:
+            return ["r", _int(value.start), _int(value.stop), _int(value.step)]
+        if kind is slice:
+            return ["S", *[self.encode(part, depth + 1) for part in (value.start, value.stop, value.step)]]
+        if value is ...:
+            return ["E"]
+        if kind is deque:
+            return ["q", value.maxlen, *[self.encode(entry, depth + 1) for entry in value]]
+        if kind in _MOMENTS.values():
+            return _moment(value)
+        # Where no tests are near that ask for their methods, dicts of other kinds go as dicts, bytearrays as bytes.
+        if self.opaque is not None:
+            if kind is bytearray:
+                return ["B", value.decode("latin-1")]
+            if kind is Counter or kind is OrderedDict:
+                return self.pairs(["C" if kind is Counter else "O"], value, depth)
+            if kind is defaultdict:
+                made = getattr(value.default_factory, "__name__", None)
+                if _FACTORIES.get(made) is value.default_factory:
+                    return self.pairs(["Y", made], value, depth)
+        return None
 
     def other(self, value: Any, depth: int) -> Any:
         """What is a built-in value by inheritance (a Counter, a named tuple, an IntEnum) goes as that."""
@@ -140,32 +201,136 @@ def _int(value: int) -> Any:
     return ["i", hex(value)]
 
 
-def _decode(tree: Any, depth: int, restore: Optional[Callable[[list], Any]]) -> Any:
-    kind = type(tree)
-    if tree is None or kind is bool or kind is str:
-        return tree
-    if kind is int:
-        if tree.bit_length() > MAX_BITS:
-            raise NotPlain("an int is too long")
-        return tree
-    if kind is float:
-        if not math.isfinite(tree):
-            raise NotPlain("a float is not finite")
-        return tree
-    if kind is not list or depth > MAX_DEPTH:
-        raise NotPlain("the data is no plain data, or too deep")
-    tag = tree[0]
-    if tag in ("l", "t", "s", "z"):
-        return _BUILDERS[tag]([_decode(entry, depth + 1, restore) for entry in tree[1:]])
-    if tag == "d":
-        values = [_decode(entry, depth + 1, restore) for entry in tree[1:]]
+def _checked(value: Decimal) -> Decimal:
+    _, digits, exponent = value.as_tuple()
+    if exponent in ("n", "F"):
+        return value
+    if not isinstance(exponent, int) or len(digits) > MAX_DIGITS or abs(exponent) > MAX_DIGITS:
+        raise NotPlain(f"a Decimal has more than {MAX_DIGITS} digits")
+    return value
+
+
+def _check_hashes(members: Any) -> None:
+    if len(members) - len({hash(member) for member in members}) > MAX_ALIKE:
+        raise NotPlain("too many members of a set or dict have the same hash")
+
+
+def _moment(value: Any) -> Optional[list]:
+    """A date, a time or a duration; None with a time zone of another kind than a fixed offset."""
+    kind = type(value)
+    tree: list = ["w", kind.__name__]
+    if kind is timedelta:
+        return [*tree, value.days, value.seconds, value.microseconds]
+    if kind is not time:
+        tree += [value.year, value.month, value.day]
+    if kind is not date:
+        zone = value.tzinfo
+        if zone is not None and type(zone) is not timezone:
+            return None
+        offset = None if zone is None else zone.utcoffset(None) // timedelta(microseconds=1)
+        tree += [value.hour, value.minute, value.second, value.microsecond, offset, value.fold]
+    return tree
+
+
+def _moment_from(name: str, *parts: Any) -> Any:
+    """What `_moment` told."""
+    kind = _MOMENTS[name]
+    if kind is timedelta or kind is date:
+        return kind(*map(_exact_int, parts))
+    *numbers, offset, fold = parts
+    zone = None if offset is None else timezone(timedelta(microseconds=_exact_int(offset)))
+    return kind(*map(_exact_int, numbers), tzinfo=zone, fold=_exact_int(fold))
+
+
+def _exact_int(value: Any) -> int:
+    if type(value) is not int:
+        raise TypeError("an int was expected")
+    return value
+
+
+class _Decoder:
+    def __init__(self, restore: Optional[Callable[[list], Any]]) -> None:
+        self.restore = restore
+        self.nodes = 0
+
+    def decode(self, tree: Any, depth: int) -> Any:
+        kind = type(tree)
+        self.nodes += 1
+        if self.nodes > MAX_NODES:
+            raise NotPlain("the data is too large")
+        if tree is None or kind is bool or kind is str:
+            return tree
+        if kind is int:
+            if tree.bit_length() > MAX_BITS:
+                raise NotPlain("an int is too long")
+            return tree
+        if kind is float:
+            if not math.isfinite(tree):
+                raise NotPlain("a float is not finite")
+            return tree
+        if kind is not list or depth > MAX_DEPTH:
+            raise NotPlain("the data is no plain data, or too deep")
+        return self.tagged(tree, depth)
+
+    def tagged(self, tree: list, depth: int) -> Any:
+        tag = tree[0]
+        if tag in ("l", "t", "s", "z"):
+            values = self.all(tree[1:], depth)
+            if tag in ("s", "z"):
+                _check_hashes(values)
+            return _BUILDERS[tag](values)
+        if tag in ("d", "C", "O"):
+            return _DICTS[tag](self.pairs(tree[1:], depth))
+        if tag == "Y":
+            return defaultdict(_FACTORIES[tree[1]], self.pairs(tree[2:], depth))
+        if tag == "i":
+            return _long_int(tree)
+        if tag == "f" and tree[1] in ("inf", "-inf", "nan"):
+            return float(tree[1])
+        if tag == "b":
+            return tree[1].encode("latin-1")
+        if tag == "B":
+            return bytearray(tree[1].encode("latin-1"))
+        if tag in ("c", "F", "D", "r", "S", "E", "q", "w"):
+            return self.standard(tag, tree[1:], depth)
+        if self.restore is None:
+            raise NotPlain("the data has a tag that is not known")
+        return self.restore(tree)
+
+    def all(self, trees: list, depth: int) -> list:
+        return [self.decode(entry, depth + 1) for entry in trees]
+
+    def pairs(self, trees: list, depth: int) -> dict:
+        values = self.all(trees, depth)
+        _check_hashes(values[::2])
         return dict(zip(values[::2], values[1::2]))
-    if tag == "i" and len(tree[1]) <= MAX_BITS // 4 + 4:
-        return int(tree[1], 16)
-    if tag == "f" and tree[1] in ("inf", "-inf", "nan"):
-        return float(tree[1])
-    if tag == "b":
-        return tree[1].encode("latin-1")
-    if restore is None:
-        raise NotPlain("the data has a tag that is not known")
-    return restore(tree)
+
+    def standard(self, tag: str, parts: list, depth: int) -> Any:
+        if tag == "D":
+            if len(parts[0]) > MAX_DIGITS + 20:
+                raise NotPlain("a Decimal is too long")
+            return _checked(Decimal(str(parts[0])))
+        if tag == "w":
+            return _moment_from(*parts)
+        values = self.all(parts, depth)
+        if tag == "c":
+            real, imaginary = values
+            if type(real) is not float or type(imaginary) is not float:
+                raise TypeError("floats were expected")
+            return complex(real, imaginary)
+        if tag == "F":
+            return Fraction(*map(_exact_int, values))
+        if tag == "r":
+            made = range(*map(_exact_int, values))
+            if made and abs(made.stop - made.start) // abs(made.step) > MAX_NODES:
+                raise NotPlain("a range is too long")
+            return made
+        if tag == "S":
+            return slice(*values)
+        return ... if tag == "E" else deque(values[1:], values[0])
+
+
+def _long_int(tree: list) -> int:
+    if len(tree[1]) > MAX_BITS // 4 + 4:
+        raise NotPlain("an int is too long")
+    return int(tree[1], 16)

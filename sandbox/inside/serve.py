@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import builtins
 import operator
+import sys
 import types
 from typing import Any, Callable
 
@@ -77,6 +78,7 @@ class _Server:
         self.module = module
         self.channel = channel
         self.things: list[Any] = []
+        self.exceptions: dict = {}
 
     def serve(self) -> None:
         """Answer questions until the other side has no more.
@@ -132,7 +134,7 @@ class _Server:
             told = plain.encode(list(error.args))
         except BaseException:
             told = plain.encode([harness.message_of(error)])
-        return ["raised", type(error).__name__, bases_of(type(error)), told, *self.after("call", args, kwargs)]
+        return ["raised", type(error).__name__, opposite.bases_of(type(error)), told, *self.after("call", args, kwargs)]
 
     def encode(self, value: Any) -> Any:
         return plain.encode(value, self.keep)
@@ -142,10 +144,13 @@ class _Server:
         if len(self.things) >= _MOST_THINGS:
             raise plain.NotPlain("too many objects were handed out")
         self.things.append(value)
-        kind = "object"
+        kind = kind_of(value)
         bases: list = []
         if isinstance(value, type):
-            bases = bases_of(value)
+            own_name = value.__name__
+            if vars(builtins).get(own_name) is value:
+                return ["x", own_name]
+            bases = opposite.bases_of(value)
             kind = "exception" if bases else "class"
         name = getattr(value, "__name__", type(value).__name__)
         return ["h", len(self.things) - 1, kind, str(name)[:100], bases, callable(value)]
@@ -154,14 +159,14 @@ class _Server:
         if tree[0] == "h":
             return self.things[tree[1]]
         if tree[0] == "k":
-            return self.callback(tree[1])
+            return self.callback(tree[1], tree[2])
         if tree[0] == "x":
             kind = getattr(builtins, tree[1])
             if isinstance(kind, type):
                 return kind
         raise plain.NotPlain("the data has a tag that is not known")
 
-    def callback(self, number: int) -> Callable:
+    def callback(self, number: int, name: str) -> Callable:
         """A function of the tests, as the program sees it."""
 
         def function(*args: Any, **kwargs: Any) -> Any:
@@ -173,16 +178,44 @@ class _Server:
                 if reply[0] == "result":
                     return plain.decode(reply[1], self.restore)
                 if reply[0] == "failed":
-                    raise RuntimeError(reply[1])
+                    raise self.failure(*reply[1:])
                 self.answer(reply)
 
+        function.__name__ = function.__qualname__ = name
         return function
 
+    def failure(self, name: str, bases: list, told: Any) -> Exception:
+        """What a function of the tests raised; where the program has an exception class of that name, as that."""
+        own = vars(self.module).get(name)
+        if isinstance(own, type) and issubclass(own, Exception):
+            kind: type = own
+        else:
+            kind = opposite.exception_of(name, bases, self.exceptions) or RuntimeError
+        said = plain.decode(told)
+        try:
+            error: Exception = kind(*said)
+        except Exception:
+            error = RuntimeError(f"{name}: {said!r:.500}")
+        return error
 
-def bases_of(kind: type) -> list:
-    """The names of the built-in exceptions that an exception class is, nearest first."""
-    return [
-        base.__name__
-        for base in type.mro(kind)
-        if issubclass(base, Exception) and getattr(builtins, base.__name__, None) is base
-    ]
+
+def kind_of(value: Any) -> str:
+    """What the other side may do without asking an object of the program's own class."""
+    kind = type(value)
+    if issubclass(kind, type):
+        return "class"
+    if kind is types.ModuleType:
+        return "module"
+    known = getattr(sys.modules.get(kind.__module__), kind.__name__, None) is kind
+    if kind in _FUNCTIONS or (known and kind.__module__ in ("functools", "operator") and callable(value)):
+        return "function"
+    if kind in _ITERATORS or (known and kind.__module__ in ("builtins", "itertools") and hasattr(kind, "__next__")):
+        return "iterator"
+    return "builtin" if kind in _VIEWS or (known and kind.__module__ == "re") else "object"
+
+
+_FUNCTIONS = (types.FunctionType, types.BuiltinFunctionType, types.MethodType, types.MethodWrapperType)
+_ITERABLES: tuple = ([], (), "", "\u00e9", b"", {}, set(), range(0), range(1 << 70))
+_ITERATORS: tuple = (types.GeneratorType, *[type(iter(made)) for made in _ITERABLES])
+_ITERATORS += (type(iter({}.values())), type(iter({}.items())), type(reversed([])), type(reversed({})))
+_VIEWS: tuple = (type({}.keys()), type({}.values()), type({}.items()))

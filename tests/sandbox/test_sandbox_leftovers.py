@@ -221,6 +221,8 @@ def test_where_namespaces_are_forbidden_it_refuses_or_says_loudly_that_it_is_uns
             print("already", error)
             sys.exit()
         kernel.no_new_privileges()
+        # A kernel that forbids namespaces still has files in memory, which jobs get their input from.
+        del seccomp._UNKNOWN["memfd_create"]
         seccomp.Filter().install()
         try:
             rlvr.sandbox.open("namespace", pool=1, packages=())

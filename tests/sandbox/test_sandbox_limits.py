@@ -35,6 +35,11 @@ CASES = {
         {"memory_limit"},
         {"wall_seconds": 8.0},
     ),
+    "a thread's stack": (
+        "import threading\nthreading.stack_size(1 << 30)\nthreading.Thread(target=print).start()",
+        {"memory_limit"},
+        {},
+    ),
     "memory at once": ("x = bytearray(1 << 33)", {"memory_limit"}, {}),
     "memory in many": (
         "import os, time\nfor _ in range(8):\n    if os.fork() == 0:\n        x = bytearray(os.urandom(1 << 20)) * 40\n"
@@ -168,3 +173,8 @@ def test_neighbours_go_on(box: Box) -> None:
 def test_the_wall_limit_follows_the_cpu_limit() -> None:
     assert Limits(cpu_seconds=4).wall == 14
     assert Limits(cpu_seconds=4, wall_seconds=1).wall == 1
+
+
+def test_memory_that_belongs_to_nobody_is_refused(box: Box) -> None:
+    result = box.run(Program("import os\ntry: os.memfd_create('x')\nexcept OSError as e: print(e.errno)"))
+    assert result.stdout == b"38\n"

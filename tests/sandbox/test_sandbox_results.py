@@ -230,3 +230,67 @@ def test_mistakes_are_named(make: object, message: str) -> None:
     with pytest.raises(UserError) as error:
         make()  # type: ignore[operator]
     assert message in str(error.value)
+
+
+@pytest.mark.parametrize("kind", ["set", "frozenset", "dict.fromkeys"])
+def test_members_that_hash_alike_are_refused(box: Box, kind: str) -> None:
+    (value,) = box.run(
+        Program(f"def f(): return {kind}(i * (2**61 - 1) for i in range(1, 1000))", call=Call("f"))
+    ).values
+    assert (value.outcome, value.value) == ("opaque", None)
+    assert "hash" in value.error_message
+
+
+SAY = "import os, json, struct\ndef f():\n    b = {}\n    while b: b = b[os.write(3, b):]\n    os._exit(0)"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "json.dumps(['returned', ['s'] + [i * (2**61 - 1) for i in range(20000)], None, None, '', '']).encode()",
+        "json.dumps(['returned', ['d'] + [v for i in range(20000) for v in (i * (2**61 - 1), 0)], None, None, '', '']).encode()",
+        "b'[' + b'[],' * 5000000 + b'[]]'",
+        "b'[' + b'\"\",' * 5000000 + b'1]'",
+        "json.dumps(['returned', ['l'] + [0] * 1000001, None, None, '', '']).encode()",
+        "json.dumps(['returned', ['r', 0, 10**15, 1], None, None, '', '']).encode()",
+        "json.dumps(['returned', ['D', '1e999999999'], None, None, '', '']).encode()",
+        "json.dumps(['returned', ['F', 1, 0], None, None, '', '']).encode()",
+        "json.dumps(['returned', ['Y', 'eval'], None, None, '', '']).encode()",
+        "json.dumps(['returned', ['w', 'date', 1.5, 1, 1], None, None, '', '']).encode()",
+    ],
+)
+def test_values_that_would_be_costly_or_wrong_to_read_are_missing(box: Box, body: str) -> None:
+    source = SAY.format(f"(lambda c: struct.pack('!cI', b'C', len(c)) + c)({body})")
+    (value,) = box.run(Program(source, call=Call("f"))).values
+    assert value.outcome == "missing"
+
+
+def test_frames_beyond_the_calls_are_not_read(box: Box) -> None:
+    frame = "json.dumps(['returned', 1, None, None, '', '']).encode()"
+    source = SAY.format(f"(lambda c: (struct.pack('!cI', b'C', len(c)) + c) * 100000)({frame})")
+    values = box.run(Program(source, call=[Call("f"), Call("f")])).values
+    assert [value.value for value in values] == [1, 1]
+
+
+def test_strings_with_many_commas_and_large_dicts_pass(box: Box) -> None:
+    source = "def f(): return [',[' * 2000000, {i: -i for i in range(20000)}]"
+    (value,) = box.run(Program(source, call=Call("f"))).values
+    assert value.value == [",[" * 2000000, {i: -i for i in range(20000)}]
+
+
+def test_dicts_of_other_kinds_are_dicts(box: Box) -> None:
+    source = "from collections import *\ndef f(): return [Counter('a'), defaultdict(int, b=1), OrderedDict(c=2)]"
+    (value,) = box.run(Program(source, call=Call("f"))).values
+    assert [(type(entry), entry) for entry in value.value] == [(dict, {"a": 1}), (dict, {"b": 1}), (dict, {"c": 2})]
+
+
+def test_the_processor_time_of_a_killed_program_is_told(box: Box) -> None:
+    result = box.run(Program("while True: pass"), box.limits.with_changes(wall_seconds=1.0))
+    assert result.cpu_seconds > 0.2
+
+
+def test_the_interpreter_can_be_run_again(box: Box) -> None:
+    result = box.run(
+        Program("import subprocess, sys\nsubprocess.run([sys.executable, '-c', 'print(6 * 7)'], check=True)")
+    )
+    assert (result.status, result.stdout) == ("ok", b"42\n")

@@ -152,6 +152,9 @@ def test_arguments_are_changed_in_place(box: Box) -> None:
     source = "def fill(items, table):\n    items.append(len(items))\n    table['x'] = 1\n    items.sort(reverse=True)"
     check = "def check(c):\n    a, b = [0, 5], {}\n    assert c(a, b) is None\n    assert a == [5, 2, 0]\n    assert b == {'x': 1}"
     assert report(box, source, asserts(check, "fill")).all_passed
+    source = "def fill(b, q):\n    b[0] = 65\n    return q.popleft()"
+    check = "from collections import deque\ndef check(c):\n    b, q = bytearray(b'xy'), deque([1, 2])\n    assert c(b, q) == 1\n    assert b == b'Ay'\n    assert q == deque([2])"
+    assert report(box, source, asserts(check, "fill")).all_passed
 
 
 def test_functions_of_the_tests_can_be_handed_over(box: Box) -> None:
@@ -172,7 +175,7 @@ def test_objects_of_the_programs_classes_stay_with_it(box: Box) -> None:
     )
     tests = report(box, source, asserts(check, ""))
     assert tests.tests_passed == 4
-    assert tests.trusted
+    assert not tests.trusted
 
 
 def test_exceptions_keep_their_classes(box: Box) -> None:
@@ -212,3 +215,141 @@ def test_output_of_the_program_is_kept(box: Box) -> None:
         Program("def add(a, b):\n    print('adding')\n    return a + b", test=asserts("assert add(1, 2) == 3"))
     )
     assert result.stdout == b"adding\n"
+
+
+DECIDES = {
+    "method": ("class X:\n    __getattr__ = lambda s, n: (lambda *a, **k: True)", "assert out.startswith('Hello')"),
+    "method that gives back": ("class X:\n    __getattr__ = lambda s, n: (lambda *a: a[0])", "assert out.get(3) == 3"),
+    "method after the call": ("class X:\n    def ok(s, *a): return True", "ok = out.ok\nassert ok(3)"),
+    "attribute": ("class X:\n    __getattr__ = lambda s, n: True", "assert out.ready"),
+    "item": ("class X:\n    __getitem__ = lambda s, i: i", "assert out[3] == 3"),
+    "call": ("class X:\n    __call__ = lambda s, *a: True", "assert out(3)"),
+    "truth": ("class X:\n    __bool__ = lambda s: True", "assert out"),
+    "length": ("class X:\n    __len__ = lambda s: 3", "assert len(out) == 3"),
+    "iteration": ("class X:\n    __iter__ = lambda s: iter([3])", "assert list(out) == [3]"),
+    "next": ("class X:\n    __next__ = lambda s: 3", "assert next(out) == 3"),
+    "float": ("class X:\n    __float__ = lambda s: 3.0", "assert float(out) == 3"),
+    "int": ("class X:\n    __int__ = lambda s: 3", "assert int(out) == 3"),
+    "str": ("class X:\n    __str__ = lambda s: '3'", "assert str(out) == '3'"),
+    "hash": ("class X:\n    __hash__ = lambda s: 3", "assert hash(out) == 3"),
+    "contains": ("class X:\n    __contains__ = lambda s, x: True", "assert 3 in out"),
+    "function with attributes": (
+        "def X():\n    g = lambda: 0\n    g.startswith = lambda *a: True\n    return g",
+        "assert out.startswith('Hello')",
+    ),
+    "class with attributes": (
+        "class M(type): __getattr__ = lambda c, n: (lambda *a: True)\nclass Y(metaclass=M): pass\ndef X(): return Y",
+        "assert out.startswith('Hello')",
+    ),
+    "module": (
+        "import types\ndef X():\n    m = types.ModuleType('m')\n    m.startswith = lambda *a: True\n    return m",
+        "assert out.startswith('Hello')",
+    ),
+    "operator that raises": (
+        "class X:\n    def __sub__(s, o): raise ValueError(o)",
+        "try:\n    out - 3\nexcept ValueError as e:\n    assert e.args[0] == 3",
+    ),
+    "comparison that raises": (
+        "class X:\n    def __lt__(s, o): raise ValueError(o)",
+        "try:\n    out < 3\nexcept ValueError as e:\n    assert e.args[0] == 3",
+    ),
+    "reflected operator that raises": (
+        "class X:\n    def __rsub__(s, o): raise ValueError(o)",
+        "try:\n    3 - out\nexcept ValueError as e:\n    assert e.args[0] == 3",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", DECIDES)
+def test_what_the_programs_objects_decide_is_not_trusted(box: Box, name: str) -> None:
+    source, check = DECIDES[name]
+    tests = report(box, source + "\ndef f(*a): return X()", asserts("out = f('bob')\n" + check, "f"))
+    assert not tests.trusted, tests
+
+
+ORDINARY = {
+    "generator": (
+        "def f(n):\n    yield from range(n)",
+        "assert list(f(3)) == [0, 1, 2]\nassert sum(f(4)) == 6\nassert next(f(1)) == 0",
+    ),
+    "iterators": (
+        "def f(n): return map(int, '321')",
+        "assert sorted(f(3)) == [1, 2, 3]\nassert [*zip(f(3), 'abc')][2] == (1, 'c')",
+    ),
+    "views": ("def f(n): return {1: 2, 3: 4}.keys()", "assert set(f(3)) == {1, 3}\nassert len(f(3)) == 2"),
+    "match": ("import re\ndef f(s): return re.match('a', s)", "assert f('abc')\nassert not f('b')"),
+    "closure": ("def f(n): return lambda x: x + n", "g = f(2)\nassert g(3) == 5\nassert callable(g)"),
+    "partial and cache": (
+        "import functools\n@functools.lru_cache\ndef f(n): return functools.partial(pow, n)",
+        "assert f(2)(3) == 8",
+    ),
+    "static method": ("class f:\n    @staticmethod\n    def g(n): return n + 1", "assert f.g(3) == 4"),
+    "constant": ("class C:\n    SIZE = 4\ndef f(n): return n", "assert f(C.SIZE) == 4"),
+    "type": ("def f(n): return int", "assert f(3) is int"),
+    "decorator": (
+        "import functools\ndef f(g):\n    @functools.wraps(g)\n    def w(*a): return g(*a) + 1\n    return w",
+        "def g(x): return x\nassert f(g)(1) == 2\nassert f(g).__name__ == 'g'",
+    ),
+    "callback's exception": (
+        "def f(g):\n    try: return g()\n    except ValueError as e: return 'caught', e.args[0]",
+        "def g(): raise ValueError('x')\nassert f(g) == ('caught', 'x')",
+    ),
+    "callback's own exception": (
+        "class Odd(KeyError): pass\ndef f(g):\n    try: return g()\n    except Odd as e: return e.args[0]",
+        "def g(): raise Odd(7)\nassert f(g) == 7",
+    ),
+    "callback's name": ("def f(g): return g.__name__", "def g(): pass\nassert f(g) == 'g'"),
+    "named tuple": (
+        "from collections import namedtuple\ndef f(n): return namedtuple('P', 'x y')(n, 2)",
+        "assert f(1) == (1, 2)",
+    ),
+    "source": ("import inspect\ndef f(n): return inspect.getsource(f)", "assert f(1).startswith('def f(n)')"),
+}
+
+
+@pytest.mark.parametrize("name", ORDINARY)
+def test_ordinary_results_stay_trusted(box: Box, name: str) -> None:
+    source, check = ORDINARY[name]
+    tests = report(box, source, asserts(check, "f"))
+    assert (tests.all_passed, tests.trusted) == (True, True), tests
+
+
+def test_a_failed_assertion_passes_through_a_context_manager(box: Box) -> None:
+    source = "class f:\n    def __enter__(s): return 3\n    def __exit__(s, *a): return True"
+    check = "import pytest\nfrom solution import f\ndef test_a():\n    with f():\n        assert False\ndef test_b():\n    with f():\n        pytest.fail()"
+    tests = report(box, source, pytests(check))
+    if "not installed" in tests.message:
+        pytest.skip("no pytest in this image")
+    assert (tests.tests_run, tests.tests_passed, tests.trusted) == (2, 0, False)
+
+
+def test_a_failed_assertion_of_a_callback_is_not_the_programs_to_catch(box: Box) -> None:
+    source = "def f(g):\n    try: g()\n    except BaseException: pass\n    return 1"
+    check = "from solution import f\ndef g():\n    assert False\ndef test_a():\n    f(g)\ndef test_b():\n    assert f(int) == 1"
+    tests = report(box, source, pytests(check))
+    if "not installed" in tests.message:
+        pytest.skip("no pytest in this image")
+    assert (tests.tests_run, tests.tests_passed) == (2, 1)
+
+
+VALUES = """
+import datetime as d
+from collections import Counter, OrderedDict, defaultdict, deque
+from decimal import Decimal
+from fractions import Fraction
+zone = d.timezone(d.timedelta(hours=5, minutes=30))
+def check(same):
+    for value in (
+        1 + 2j, complex(float("inf"), -0.0), Decimal("1.50"), Decimal("-Infinity"), Fraction(-3, 7), d.date(2020, 2, 29),
+        d.datetime(2020, 1, 2, 3, 4, 5, 6, fold=1), d.datetime(2020, 1, 2, tzinfo=zone), d.timedelta(-1, 2, 3),
+        d.time(1, 2, 3), d.time(1, 2, tzinfo=d.timezone.utc), range(5, 0, -2), range(0), deque([1, [2]], 5), slice(1, None, 2), ...,
+        Counter("aab"), OrderedDict(b=1, a=2), defaultdict(list, x=[1]), [Decimal(1), {Fraction(1, 2): 3j}],
+    ):
+        found = same(value)
+        assert found == value and repr(found) == repr(value) and type(found) is type(value), repr(value)
+"""
+
+
+def test_values_of_standard_types_cross_exactly(box: Box) -> None:
+    tests = report(box, "def same(x): return x", asserts(VALUES, "same"))
+    assert (tests.all_passed, tests.trusted) == (True, True), tests
