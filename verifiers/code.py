@@ -13,14 +13,22 @@ from ..sandbox.errors import UserError
 from ..sandbox.nearest import did_you_mean
 from .batch_options import rows_by_options, rows_of
 from .code_block import solution_code
-from .code_outcomes import Outcome, outcome_beside, outcome_of_stdin, outcomes_of_calls
+from .code_outcomes import (
+    Outcome,
+    has_opaque_value,
+    needs_inside,
+    outcome_beside,
+    outcome_inside,
+    outcome_of_stdin,
+    outcomes_of_calls,
+)
 from .code_tests import AssertTests, CallTests, PytestTests, StdinCase, StdinTests, Tests, names_of, read_tests
 from .extraction import answer_region, resolve_think_style
 from .registry import verifier
 from .verdict import Status, Verdict, failure
 
 if TYPE_CHECKING:
-    from ..sandbox import Limits, Program, Result
+    from ..sandbox import Limits, Program, Result, TestProgram
 
 MAX_CODE = 1_000_000
 """The characters that a program may have."""
@@ -70,7 +78,11 @@ def code(
     The score is 1 or 0, or with `score="share"` the share of the tests that were passed; `passed` is whether all were.
     `parts` has "visible" and "hidden", the shares of these. `detail` says which test failed first, on what, and the
     end of stderr; it names what was expected. A program that ran out of time scores with status "timeout", a completion
-    without code with "unparseable". Where the sandbox itself fails the verdict is an "error".
+    without code with "unparseable". Where the sandbox itself fails, or has not got what the tests import, the verdict
+    is an "error".
+
+    An assertion that reads an argument beside the call, such as `assert f(a) == sorted(a)`, gives the program a copy.
+    One in a later statement does not: it may be about what the function did to the argument.
 
     Args:
         completions: what the model wrote. This and each other argument is a list of one entry a completion; what is
@@ -88,7 +100,9 @@ def code(
         total_cpu_seconds: how much processor time all inputs for stdin may take together; the rest counts as failed.
             So it does after two runs that took too long.
         objects: whether objects of the program's own classes may decide an assertion or a test. They can lie, by an
-            `__eq__` say, so this is for tests of classes, whose verdicts deserve less trust.
+            `__eq__` say, so this is for tests of classes, whose verdicts deserve less trust. Tests that hand the
+            program objects which cannot leave their process run once more inside the program's, where it can do
+            with them what it likes; without this option their verdict is an "error".
         allow_unsafe: whether programs may run without isolation where the system has none to offer.
 
     Raises:
@@ -169,11 +183,19 @@ class Settings:
 
 @dataclass
 class Job:
-    """One run of a program, the tests that its result decides, and how."""
+    """One run of a program, the tests that its result decides, and how.
+
+    Attributes:
+        program: what runs.
+        judge: what came of the tests.
+        unrun: what came of them if it does not run.
+        instead: another job that decides about these tests, if the result is such that it cannot.
+    """
 
     program: Program
     judge: Callable[[Result], list[Outcome]]
     unrun: list[Outcome]
+    instead: Callable[[Result], Job | None] = lambda _: None
 
 
 @dataclass
@@ -199,11 +221,16 @@ class Attempt:
     def take(self, job: Job, result: Result | Exception) -> None:
         """Note what came of a run."""
         if isinstance(result, Exception):
-            self.fault = self.fault or f"{type(result).__name__}: {result}"[:500]
+            self.fault = self.fault or f"the sandbox failed: {type(result).__name__}: {result}"[:500]
+            return
+        self.cpu_seconds += result.cpu_seconds
+        instead = job.instead(result)
+        if instead is not None:
+            self.jobs.insert(0, instead)
             return
         found = job.judge(result)
         self.outcomes.extend(found)
-        self.cpu_seconds += result.cpu_seconds
+        self.fault = self.fault or next((outcome.fault for outcome in found if outcome.fault), "")
         self.hangs += any(outcome.timed_out for outcome in found)
 
     def verdict(self, score: str) -> Verdict:
@@ -211,7 +238,7 @@ class Attempt:
         if self.unparseable:
             return Verdict(0.0, False, "unparseable", self._parts(), self.unparseable)
         if self.fault:
-            return failure(f"the sandbox failed: {self.fault}")
+            return failure(self.fault)
         total = sum(outcome.count for outcome in self.outcomes)
         right = sum(outcome.passed for outcome in self.outcomes)
         passed = total > 0 and right == total
@@ -229,6 +256,10 @@ class Attempt:
         return parts
 
     def _detail(self, right: int, total: int) -> str:
+        notes = dict.fromkeys(outcome.note for outcome in self.outcomes if outcome.note)
+        return "; ".join([self._first_failure(right, total), *notes])
+
+    def _first_failure(self, right: int, total: int) -> str:
         before = 0
         for outcome in self.outcomes:
             if outcome.failure:
@@ -287,7 +318,7 @@ def _of_stdin(case: StdinCase, result: Result) -> list[Outcome]:
 
 
 def _jobs(form: Tests, source: str, settings: Settings) -> list[Job]:
-    from ..sandbox import Call, Program, TestProgram
+    from ..sandbox import Call, Program
 
     unrun = _not_run(form)
     if isinstance(form, StdinTests):
@@ -297,15 +328,41 @@ def _jobs(form: Tests, source: str, settings: Settings) -> list[Job]:
         ]
     if isinstance(form, CallTests):
         calls = [Call(form.entry_point, case.args, case.kwargs) for case in form.cases]
-        return [Job(Program(source, call=calls), lambda result: outcomes_of_calls(form, result), unrun)]
-    beside = _test_program(form, TestProgram)
-    return [Job(Program(source, test=beside), lambda result: [outcome_beside(form, result, settings.objects)], unrun)]
+        return [
+            Job(
+                Program(source, call=calls),
+                lambda result: outcomes_of_calls(form, result),
+                unrun,
+                lambda result: (
+                    _beside(form.asserted, source, settings)
+                    if form.asserted is not None and has_opaque_value(result)
+                    else None
+                ),
+            )
+        ]
+    return [_beside(form, source, settings)]
 
 
-def _test_program(form: AssertTests | PytestTests, make: Callable[..., Any]) -> Any:
+def _beside(form: AssertTests | PytestTests, source: str, settings: Settings) -> Job:
+    from ..sandbox import Program
+
+    def inside(result: Result) -> Job | None:
+        if not settings.objects or not needs_inside(form, result):
+            return None
+        program = Program(source, test=_test_program(form, inside=True))
+        return Job(program, lambda result: [outcome_inside(form, result)], unrun)
+
+    unrun = _not_run(form)
+    program = Program(source, test=_test_program(form))
+    return Job(program, lambda result: [outcome_beside(form, result, settings.objects)], unrun, inside)
+
+
+def _test_program(form: AssertTests | PytestTests, inside: bool = False) -> TestProgram:
+    from ..sandbox import TestProgram
+
     if isinstance(form, AssertTests):
-        return make("asserts", source=form.source, entry_point=form.entry_point)
-    return make("pytest", files=form.files, module=form.module)
+        return TestProgram("asserts", source=form.source, entry_point=form.entry_point, inside=inside)
+    return TestProgram("pytest", files=form.files, module=form.module, inside=inside)
 
 
 def _run(attempts: Sequence[Attempt], settings: Settings) -> None:
@@ -320,7 +377,7 @@ def _run(attempts: Sequence[Attempt], settings: Settings) -> None:
         box = shared_box(settings.backend, settings.image, limits, settings.allow_unsafe)
     except SandboxFault as fault:
         for attempt in attempts:
-            attempt.fault = str(fault)
+            attempt.fault = f"the sandbox failed: {fault}"
         return
     count = 1
     while True:

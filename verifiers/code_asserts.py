@@ -6,6 +6,7 @@ Only the source of tests is parsed here, never that of a program. Nothing is eva
 from __future__ import annotations
 
 import ast
+import math
 import operator
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -87,6 +88,9 @@ def calls_of_asserts(tree: ast.Module, entry_point: str) -> list[AssertedCall] |
     if check is not None:
         names.update(argument.arg for argument in check.args.args[:1])
         statements = check.body
+        beside = [node for node in tree.body if not isinstance(node, ast.FunctionDef | ast.ClassDef)]
+        if any(isinstance(inner, ast.Assert) for node in beside for inner in ast.walk(node)):
+            return None
     else:
         # What is imported is there for the other assertions, or is one of the functions that are known here.
         statements = [node for node in tree.body if not isinstance(node, ast.Import | ast.ImportFrom)]
@@ -109,15 +113,57 @@ def certain_asserts(tree: ast.Module) -> int:
     Those that stand in a branch, a handler or another function may never be reached.
     """
     check = check_function(tree)
-    return sum(1 for _ in _certain(tree.body if check is None else check.body))
+    return sum(1 for _ in _certain([*tree.body, *(check.body if check is not None else ())]))
+
+
+def may_reach_none(tree: ast.Module) -> bool:
+    """Whether a right program may pass by every assert statement, so that reaching the end is the test.
+
+    So it is where an exception is expected: each stands where control may come only after a call that did not raise
+    (`try: f(-1); assert False`), or is false whatever happened.
+    """
+    guarded = {
+        id(inner)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Try)
+        for inner in ast.walk(node)
+        if isinstance(inner, ast.Assert)
+    }
+    asserts = [node for node in ast.walk(tree) if isinstance(node, ast.Assert)]
+    return not certain_asserts(tree) and all(id(node) in guarded or _is_false(node.test) for node in asserts)
+
+
+def _is_false(test: ast.expr) -> bool:
+    return isinstance(test, ast.Constant) and not test.value
+
+
+def calls_program(tree: ast.Module, entry_point: str) -> bool:
+    """Whether the tests use the function under test anywhere, by its name, as `candidate` or as `check` calls it."""
+    names = program_names(tree, entry_point)
+    return any(isinstance(node, ast.Name) and node.id in names for node in ast.walk(tree))
+
+
+def program_names(tree: ast.Module, entry_point: str) -> frozenset[str]:
+    """The names that stand for the function under test, or for what it is an attribute of."""
+    check = check_function(tree)
+    given = [argument.arg for argument in check.args.args[:1]] if check is not None else []
+    return frozenset({entry_point.partition(".")[0], "candidate", *given})
 
 
 def _certain(statements: Sequence[ast.stmt]) -> Iterator[ast.Assert]:
     for statement in statements:
         if isinstance(statement, ast.Assert):
             yield statement
-        elif isinstance(statement, ast.For | ast.With):
+        elif isinstance(statement, ast.For | ast.With) and not _swallows(statement):
             yield from _certain(statement.body)
+
+
+def _swallows(statement: ast.For | ast.With) -> bool:
+    """Whether a `with` takes exceptions, so that the end of its body need not be reached."""
+    if isinstance(statement, ast.For):
+        return False
+    names = [_function_name(item.context_expr) for item in statement.items if isinstance(item.context_expr, ast.Call)]
+    return any(name.rpartition(".")[2] in ("raises", "suppress", "assertRaises") for name in names)
 
 
 def _of_statement(statement: ast.stmt, names: set[str]) -> Iterator[AssertedCall]:
@@ -210,6 +256,8 @@ def constant(node: ast.expr) -> Any:
         _NotReadableError: it is not made of these alone, or too large.
     """
     if isinstance(node, ast.Constant) and isinstance(node.value, int | float | str | bytes | None):
+        if isinstance(node.value, float) and not math.isfinite(node.value):
+            raise _NotReadableError
         return node.value
     if isinstance(node, ast.List):
         return [constant(item) for item in node.elts]

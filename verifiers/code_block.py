@@ -10,7 +10,17 @@ import textwrap
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
-from .code_lines import LineReader, defined_names, functions_and_classes, is_statement, is_whole, lines_of, words
+from .code_context import typing_imports, wanted_lines
+from .code_lines import (
+    LineReader,
+    defined_names,
+    functions_and_classes,
+    is_statement,
+    is_whole,
+    lines_of,
+    made_names,
+    words,
+)
 
 PYTHON = frozenset({"python", "python3", "py", "py3", "python2", "ipython", "ipython3", "sage", "cython"})
 """The language tags of Python."""
@@ -23,6 +33,8 @@ _TAG = re.compile(r"^[ \t]*(?:\{[ \t]*)?\.?([\w+#-]+)(?:[ \t]*\})?(.*)$")
 _READS_INPUT = re.compile(r"\binput\s*\(|\bstdin\b|\bopen\(\s*0|/dev/stdin|\bfileinput\b")
 # Prose is seldom indented so far.
 _INDENTED = re.compile(r"(?: {4}|\t)[ \t]*+(?:if|elif|for|while|with|return|raise|assert|import|from|yield)\b")
+FUTURE = re.compile(r"^from __future__ import [^\n]*", re.MULTILINE)
+"""The imports that have to be the first of a program."""
 _TOP_DEF = re.compile(r"^(?:(?:async[ \t]+)?def|class)[ \t]", re.MULTILINE)
 
 
@@ -46,8 +58,10 @@ def solution_code(text: str, names: Collection[str] = (), *, reads_stdin: bool =
 
     It is the last block of Python that defines all of `names` and is whole; else, of those that are there, the
     last that is closest to it. So a usage example, an output or a truncated second attempt after the solution
-    does not count. Blocks that define functions or classes which it uses and does not have go before it. Where no
-    line opens a fence, the lines that read as Python are the code.
+    does not count. Blocks that define functions or classes which it uses and does not have go before it, and so do
+    the imports and constants of earlier blocks that it uses. A program with a class gets the names of `typing` that it
+    uses without importing them, as on sites with such exercises; other imports that it forgot it goes without. Where
+    no line opens a fence, the lines that read as Python are the code.
 
     Args:
         text: what the model wrote after its reasoning.
@@ -81,8 +95,9 @@ def _of_python(blocks: Sequence[Block], names: Collection[str]) -> list[Block]:
 
 def _fitness(block: Block, names: Collection[str], reads_stdin: bool) -> tuple[int, ...]:
     defined = defined_names(block.code)
+    made = made_names(block.code)
     return (
-        sum(name in defined for name in names),
+        sum((name in defined) + (name in made) for name in names),
         block.closed or is_whole(block.code),
         not block.code.lstrip().startswith(">>>"),
         bool(reads_stdin and _READS_INPUT.search(block.code)),
@@ -101,7 +116,18 @@ def _with_helpers(blocks: Sequence[Block], chosen: int, names: Collection[str]) 
             pieces.append(block.code)
             defined |= defined_names(block.code)
             used |= words(block.code)
-    return "\n\n".join(reversed(pieces))
+    taken = set(pieces)
+    before = "\n".join(block.code for block in blocks[:chosen] if block.code not in taken)
+    program = "\n\n".join(reversed(pieces))
+    if program.lstrip("\n")[:1] in (" ", "\t"):
+        # The body of a function goes on with its header.
+        return program
+    lines = wanted_lines(before, program, names)
+    lines = [*typing_imports("\n".join([*lines, program])), *lines]
+    if not lines:
+        return program
+    futures = "".join(f"{line}\n" for line in FUTURE.findall(program))
+    return f"{futures}{chr(10).join(lines)}\n\n{FUTURE.sub('', program) if futures else program}"
 
 
 def fenced_blocks(text: str) -> list[Block]:

@@ -7,13 +7,16 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass
+from decimal import Decimal
+from fractions import Fraction
 from typing import Any
 
 _REAL = re.compile(rb"[-+]?(?:\d{1,400}(?:\.\d{0,400})?|\.\d{1,400})(?:[eE][-+]?\d{1,4})?")
 _INTEGER = re.compile(rb"[-+]?\d+")
 _NUMBERS = (bool, int, float)
+_EXACT = (Fraction, Decimal, complex)
 
 
 @dataclass(frozen=True)
@@ -62,6 +65,8 @@ class Comparison:
 
     def _inner_pairs(self, found: Any, wanted: Any) -> Iterable[tuple[Any, Any]] | None:
         """The pairs that have to be the same for these two to be so; None if they are not anyway."""
+        if type(wanted) in _NUMBERS and self.pythonic and type(found) in _EXACT:
+            return () if found == wanted else None
         if type(wanted) in _NUMBERS:
             return () if type(found) in _NUMBERS and self._same_number(found, wanted) else None
         if not self._same_kind(found, wanted):
@@ -96,13 +101,14 @@ class Comparison:
     def _dict_pairs(self, found: dict[Any, Any], wanted: dict[Any, Any]) -> list[tuple[Any, Any]] | None:
         if len(found) != len(wanted):
             return None
-        by_key = {self._key(name): value for name, value in found.items()}
+        # The table is made of the expected keys: those of the program could be chosen to hash alike.
+        by_key = {self._key(name): value for name, value in wanted.items()}
         pairs = []
-        for name, value in wanted.items():
+        for name, value in found.items():
             key = self._key(name)
             if key not in by_key:
                 return None
-            pairs.append((by_key[key], value))
+            pairs.append((value, by_key.pop(key)))
         return pairs
 
     def _set_pairs(self, found: Iterable[Any], wanted: Iterable[Any]) -> list[tuple[Any, Any]] | None:
@@ -112,7 +118,7 @@ class Comparison:
         floats = [*members, *expected]
         if (self.absolute or self.relative) and all(type(value) is float and _finite(value) for value in floats):
             return list(zip(sorted(members), sorted(expected), strict=True))
-        return [] if set(map(self._key, members)) == set(map(self._key, expected)) else None
+        return [] if covers(map(self._key, members), set(map(self._key, expected))) else None
 
     def _key(self, value: Any) -> Any:
         """A hashable stand-in, equal for equal values; a NaN's equals none, not even its own."""
@@ -132,6 +138,22 @@ class Comparison:
         if not (_REAL.fullmatch(found) and _REAL.fullmatch(wanted)):
             return False
         return self._same_number(float(found), float(wanted))
+
+
+def covers(members: Iterable[Any], expected: Set[Any]) -> bool:
+    """Whether `set(members) == expected`.
+
+    No set is made of the members: integers of a program's choice can all hash alike, which makes that quadratic.
+
+    Raises:
+        TypeError: a member cannot be hashed.
+    """
+    found = set()
+    for member in members:
+        if member not in expected:
+            return False
+        found.add(member)
+    return len(found) == len(expected)
 
 
 def tolerance_of(declared: object) -> tuple[float, float] | None:

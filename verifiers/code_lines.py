@@ -7,6 +7,7 @@ everything here looks at each character a bounded number of times.
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Iterable
 
 _TOKEN = re.compile(
@@ -114,6 +115,21 @@ def defined_names(code: str) -> frozenset[str]:
     return frozenset(names)
 
 
+def made_names(code: str) -> frozenset[str]:
+    """The names that these lines make themselves, or import from what comes with Python; see `defined_names`.
+
+    A name from elsewhere (`from solution import f`) is that of another piece of code.
+    """
+    names: set[str] = set()
+    for match in _DEFINITION.finditer(code):
+        function, assigned, imported = match.groups()
+        if imported is None:
+            names.add(function or assigned)
+        elif match.group().split()[1].partition(".")[0] in sys.stdlib_module_names:
+            names |= defined_names(match.group())
+    return frozenset(names)
+
+
 def functions_and_classes(code: str) -> frozenset[str]:
     """The names of the functions and classes that stand without indentation."""
     return frozenset(_FUNCTION_OR_CLASS.findall(code))
@@ -126,4 +142,16 @@ def words(code: str) -> frozenset[str]:
 
 def lines_of(text: str) -> Iterable[str]:
     """The lines of a text, whichever way they end."""
-    return text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
+    lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
+    return [_plain_spaces(line) for line in lines] if "\xa0" in text or "\ufeff" in text else lines
+
+
+def _plain_spaces(line: str) -> str:
+    """The line without a mark of byte order at its start, and with spaces for those that do not break.
+
+    They are no part of Python, but may be of a string.
+    """
+    line = line.lstrip("\ufeff")
+    rest = line.lstrip(" \t\xa0")
+    indentation = line[: len(line) - len(rest)].replace("\xa0", " ")
+    return indentation + (rest if '"' in rest or "'" in rest else rest.replace("\xa0", " "))

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import re
 import reprlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from .code_copies import COPIED
 from .code_tests import AssertTests, CallCase, CallTests, PytestTests, StdinCase
 
 if TYPE_CHECKING:
-    from ..sandbox import CallResult, Result
+    from ..sandbox import CallResult, Result, TestReport
 
 TIME_LIMITS = ("wall_limit", "cpu_limit")
 """The results that stand for a program which took too long."""
@@ -18,6 +20,9 @@ TIME_LIMITS = ("wall_limit", "cpu_limit")
 _ENDED_WELL = ("ok", "nonzero_exit", "signalled")
 _LONGEST_STDERR = 400
 _LONGEST_TEXT = 300
+_MISSING_MODULE = re.compile(r"ModuleNotFoundError: No module named '([\w.]+)'")
+_LINE_OF_ASSERTS = re.compile(r"the tests \(line (\d{1,9})\)")
+_LINE_OF_PYTEST = re.compile(r"^(?:\./)?([^\s:]+\.py):(\d{1,9}): (?:in |ModuleNotFoundError)", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -30,6 +35,8 @@ class Outcome:
         visible: whether they are visible tests.
         failure: what happened in the first that was not; "" if all were.
         timed_out: whether a time limit ended them.
+        fault: why nothing can be said about the program, for what is missing is the tests' or the sandbox's.
+        note: what else a reader of the verdict should know.
     """
 
     passed: int
@@ -37,6 +44,8 @@ class Outcome:
     visible: bool
     failure: str = ""
     timed_out: bool = False
+    fault: str = ""
+    note: str = ""
 
 
 def outcomes_of_calls(form: CallTests, result: Result) -> list[Outcome]:
@@ -82,13 +91,33 @@ def outcome_of_stdin(case: StdinCase, result: Result) -> Outcome:
     return Outcome(int(not failure), 1, case.visible, failure, result.status in TIME_LIMITS)
 
 
-def outcome_beside(form: AssertTests | PytestTests, result: Result, objects: bool) -> Outcome:
+def has_opaque_value(result: Result) -> bool:
+    """Whether a call gave something that did not come back as plain data."""
+    return any(answer.outcome == "opaque" for answer in result.values)
+
+
+def needs_inside(form: AssertTests | PytestTests, result: Result) -> bool:
+    """Whether tests did not pass that had to hand over what cannot cross to the program's process."""
+    report = result.tests
+    if report is None or not report.needs_inside:
+        return False
+    return bool(outcome_beside(form, result, objects=True).failure)
+
+
+def outcome_inside(form: AssertTests | PytestTests, result: Result) -> Outcome:
+    """What tests reported that ran in the program's own process: its word, for the most part."""
+    outcome = outcome_beside(form, result, objects=True, inside=True)
+    return replace(outcome, note="the tests ran inside the program's own process, so this is not to be relied on")
+
+
+def outcome_beside(form: AssertTests | PytestTests, result: Result, objects: bool, *, inside: bool = False) -> Outcome:
     """What the process with the tests reported: all ran, as many as there are, and passed.
 
     Args:
         form: the tests.
         result: of the program that they ran beside.
         objects: whether what objects of the program's own classes decided counts.
+        inside: whether the tests ran in the program's process, whose word is no reason to blame the tests.
     """
     report = result.tests
     timed_out = result.status in TIME_LIMITS
@@ -97,7 +126,7 @@ def outcome_beside(form: AssertTests | PytestTests, result: Result, objects: boo
         return Outcome(0, form.count, form.visible, failure + _stderr(result), timed_out)
     exact = isinstance(form, PytestTests) and form.exact
     # Assertions of which none was reached are reported as one test, the whole check.
-    none_reached = isinstance(form, AssertTests) and report.passed_names == ("check",)
+    none_reached = isinstance(form, AssertTests) and not form.whole and report.passed_names == ("check",)
     tests_run = 0 if none_reached else report.tests_run
     count = max(tests_run, form.count)
     passed = max(0, min(report.tests_passed, tests_run))
@@ -112,12 +141,43 @@ def outcome_beside(form: AssertTests | PytestTests, result: Result, objects: boo
     elif report.tests_passed != report.tests_run:
         failure = "a test did not pass"
     if report.first_failure and failure:
-        failure = f"{_clean(report.first_failure)}: {_clean(report.message) or failure}"
+        message = _clean(report.message.replace(COPIED, ""))
+        failure = f"{_clean(report.first_failure)}: {message or failure}"
     if failure:
         # What did not run to the end is not passed as a whole, whatever its counts say.
         passed = min(passed, count - 1)
         failure += _stderr(result)
-    return Outcome(passed, count, form.visible, failure, timed_out)
+    fault = "" if inside or not failure or timed_out else _fault(form, report, objects)
+    return Outcome(passed, count, form.visible, failure, timed_out, fault)
+
+
+def _fault(form: AssertTests | PytestTests, report: TestReport, objects: bool) -> str:
+    """Why tests that did not pass say nothing about the program; "" if they do."""
+    name, message = report.first_failure, report.message
+    if isinstance(form, PytestTests) and name == "pytest" and message.startswith("pytest is not installed"):
+        return "pytest is not installed in the sandbox; take an image that has it, or the package"
+    missing = _MISSING_MODULE.search(message)
+    if missing is not None and _failed_at_import(form, name, message):
+        return f"the tests import {missing.group(1)}, which is not installed in the sandbox"
+    if report.needs_inside and not objects:
+        return "the tests hand the program objects that cannot leave their process; they need objects=True"
+    return ""
+
+
+def _failed_at_import(form: AssertTests | PytestTests, name: str, message: str) -> bool:
+    """Whether the statement of the tests that failed imports something else than the program.
+
+    A program could raise the same exception, but not from such a line.
+    """
+    if isinstance(form, AssertTests):
+        line = _LINE_OF_ASSERTS.fullmatch(name)
+        return line is not None and int(line.group(1)) in form.foreign_imports
+    # Lines of the exception's own text begin with an E.
+    places = [match.groups() for match in _LINE_OF_PYTEST.finditer(message)]
+    if not places:
+        return False
+    path, number = places[-1]
+    return int(number) in form.foreign_imports.get(path, ())
 
 
 def shown(value: Any) -> str:

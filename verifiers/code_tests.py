@@ -13,16 +13,20 @@ from __future__ import annotations
 
 import ast
 import json
+import keyword
+import math
 import reprlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
+from pathlib import PurePosixPath
 from typing import Any
 
 from ..sandbox.errors import UserError
 from ..sandbox.nearest import did_you_mean
-from .code_asserts import WRAPPERS, calls_of_asserts, certain_asserts
-from .code_compare import Comparison, tolerance_of
+from .code_asserts import WRAPPERS, calls_of_asserts, calls_program, certain_asserts, may_reach_none, program_names
+from .code_compare import Comparison, covers, tolerance_of
+from .code_copies import with_copied_arguments
 
 _KEYS = {
     "calls": (("entry_point", "cases"), ("tolerance",)),
@@ -31,6 +35,9 @@ _KEYS = {
     "pytest": (("files",), ("module", "visible", "count")),
 }
 """The keys that each form must have, and those that it may have."""
+
+_CONFIGURATIONS = ("pytest.ini", ".pytest.ini", "pyproject.toml", "tox.ini", "setup.cfg")
+"""Files that can tell pytest to collect files of other names."""
 
 
 @dataclass(frozen=True)
@@ -48,6 +55,8 @@ class CallCase:
         """Whether the function may return `value`, a plain one."""
         if self.wrapper:
             try:
+                if self.wrapper == "set":
+                    return isinstance(self.expected, set | frozenset) and covers(value, self.expected)
                 value = WRAPPERS[self.wrapper](value)
             except (TypeError, ValueError):
                 return False
@@ -56,10 +65,18 @@ class CallCase:
 
 @dataclass(frozen=True)
 class CallTests:
-    """Calls of a function; what they have to return stays outside of the sandbox."""
+    """Calls of a function; what they have to return stays outside of the sandbox.
+
+    Attributes:
+        entry_point: the function.
+        cases: its calls.
+        asserted: the assertions that these were read from, if any. They decide where a value is no plain data, for a
+            generator, say, can still be what `assert list(f(3)) == [0, 1, 2]` asks for.
+    """
 
     entry_point: str
     cases: tuple[CallCase, ...]
+    asserted: AssertTests | None = None
 
 
 @dataclass(frozen=True)
@@ -88,12 +105,16 @@ class AssertTests:
         source: the test code.
         count: how many assertions are reached at the least.
         visible: whether they are visible tests.
+        whole: whether a right program may reach none of them, so that to come to the end is the one test.
+        foreign_imports: the lines on which they import something else than the program.
     """
 
     entry_point: str
     source: str
     count: int
     visible: bool = False
+    whole: bool = False
+    foreign_imports: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -107,6 +128,7 @@ class PytestTests:
         count: how many tests there are: exactly if `exact`, else at the least.
         exact: whether the count was declared.
         visible: whether they are visible tests.
+        foreign_imports: for each file, the lines on which it imports something else than the program.
     """
 
     files: Mapping[str, str]
@@ -115,6 +137,7 @@ class PytestTests:
     count: int
     exact: bool
     visible: bool = False
+    foreign_imports: Mapping[str, frozenset[int]] = field(default_factory=dict)
 
 
 Tests = CallTests | StdinTests | AssertTests | PytestTests
@@ -183,10 +206,29 @@ def _calls(form: Mapping[str, Any], place: str) -> CallTests:
             raise UserError(f"{at}.args is {reprlib.repr(args)}; give a list of the positional arguments.")
         if not isinstance(kwargs, Mapping) or not all(isinstance(name, str) for name in kwargs):
             raise UserError(f"{at}.kwargs is {reprlib.repr(kwargs)}; give a mapping from names to arguments.")
+        _check_expected(case["expected"], at)
         cases.append(
             CallCase(tuple(args), dict(kwargs), case["expected"], _tolerant(form, case, at), _visible(case, at))
         )
-    return CallTests(_text(form, "entry_point", place), tuple(cases))
+    return CallTests(_dotted_name(form, "entry_point", place), tuple(cases))
+
+
+def _check_expected(expected: Any, place: str) -> None:
+    """Refuse what no returned value could be the same as."""
+    values = [expected]
+    while values:
+        value = values.pop()
+        if type(value) is float and not math.isfinite(value):
+            raise UserError(f"{place}.expected has {value!r}, which equals nothing here; write an assertion instead.")
+        if type(value) is dict:
+            values.extend([*value, *value.values()])
+        elif type(value) in (list, tuple, set, frozenset):
+            values.extend(value)
+        elif value is not None and type(value) not in (bool, int, float, str, bytes):
+            raise UserError(
+                f"{place}.expected has {reprlib.repr(value)}, a {type(value).__name__}; give plain data such as "
+                "numbers, texts, lists and dicts."
+            )
 
 
 def _stdin(form: Mapping[str, Any], place: str) -> StdinTests:
@@ -199,7 +241,7 @@ def _stdin(form: Mapping[str, Any], place: str) -> StdinTests:
 
 
 def _asserts(form: Mapping[str, Any], place: str) -> CallTests | AssertTests:
-    entry_point, source = _text(form, "entry_point", place), _text(form, "source", place)
+    entry_point, source = _dotted_name(form, "entry_point", place), _text(form, "source", place)
     return _asserts_of(entry_point, source, _visible(form, place), place)
 
 
@@ -207,20 +249,43 @@ def _asserts(form: Mapping[str, Any], place: str) -> CallTests | AssertTests:
 @lru_cache(maxsize=4096)
 def _asserts_of(entry_point: str, source: str, visible: bool, place: str) -> CallTests | AssertTests:
     tree = _parsed(source, f"{place}.source")
-    calls = calls_of_asserts(tree, entry_point)
-    if calls is not None:
-        cases = [CallCase(c.args, c.kwargs, c.expected, c.comparison, visible, c.wrapper) for c in calls]
-        return CallTests(entry_point, tuple(cases))
     if not any(isinstance(node, ast.Assert) for node in ast.walk(tree)):
         raise UserError(f"{place}.source has no assert statement, so any program would pass; add one.")
-    return AssertTests(entry_point, source, max(1, certain_asserts(tree)), visible)
+    if not calls_program(tree, entry_point):
+        raise UserError(f"{place}.source never calls {entry_point!r}, so any program would pass; call it or candidate.")
+    copied = with_copied_arguments(source, tree, program_names(tree, entry_point) | {entry_point})
+    imports = _foreign_imports(tree, "solution")
+    count = max(1, certain_asserts(tree))
+    asserted = AssertTests(entry_point, copied, count, visible, may_reach_none(tree), imports)
+    calls = calls_of_asserts(tree, entry_point)
+    if calls is None:
+        return asserted
+    cases = [CallCase(c.args, c.kwargs, c.expected, c.comparison, visible, c.wrapper) for c in calls]
+    return CallTests(entry_point, tuple(cases), asserted)
+
+
+def _foreign_imports(tree: ast.Module, module: str) -> frozenset[int]:
+    """The lines of the statements that import something, and nothing of the program's module."""
+    lines: dict[int, bool] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else [node.module or ""]
+            foreign = not any(_is_of(name, module) for name in names)
+            lines[node.lineno] = foreign and lines.get(node.lineno, True)
+    return frozenset(line for line, foreign in lines.items() if foreign)
+
+
+def _is_of(name: str, module: str) -> bool:
+    return name == module or name.startswith(f"{module}.")
 
 
 def _pytest(form: Mapping[str, Any], place: str) -> PytestTests:
-    files, module = form["files"], _text(form, "module", place) if "module" in form else "solution"
+    files, module = form["files"], _dotted_name(form, "module", place) if "module" in form else "solution"
     if not isinstance(files, Mapping) or not files:
         raise UserError(f"{place}.files is {reprlib.repr(files)}; give a mapping from paths to the files' text.")
-    count, names = 0, set[str]()
+    count, names, touched = 0, set[str](), False
+    imports: dict[str, frozenset[int]] = {}
+    configured = any(PurePosixPath(str(path)).name in _CONFIGURATIONS for path in files)
     for path, content in files.items():
         if content is None:
             continue
@@ -229,15 +294,39 @@ def _pytest(form: Mapping[str, Any], place: str) -> PytestTests:
         if path.endswith(".py"):
             tree = _parsed(content, f"{place}.files[{path!r}]")
             names |= _imported(tree, module)
-            count += _count_tests(tree)
+            touched = touched or _mentions_module(tree, module)
+            imports[path] = _foreign_imports(tree, module)
+            if configured or _is_collected(path):
+                count += _count_tests(tree)
     declared = form.get("count")
     if declared is not None and (isinstance(declared, bool) or not isinstance(declared, int) or declared < 1):
         raise UserError(f"{place}.count is {declared!r}; give the number of tests, or leave it out.")
+    if not configured and not any(_is_collected(str(path)) for path in files):
+        raise UserError(f"{place}.files has no file that pytest collects; name one test_something.py.")
+    if not touched:
+        raise UserError(f"{place}.files never imports {module!r}, so any program would pass; import what is tested.")
     if declared is None and not count:
         raise UserError(f"{place}.files has no test function, so any program would pass; name one test_something.")
     texts = {path: content for path, content in files.items() if content is not None}
     exact = declared is not None
-    return PytestTests(texts, module, frozenset(names), declared or count, exact, _visible(form, place))
+    return PytestTests(texts, module, frozenset(names), declared or count, exact, _visible(form, place), imports)
+
+
+def _is_collected(path: str) -> bool:
+    name = PurePosixPath(path).name
+    return name.endswith(".py") and (name.startswith("test_") or name.endswith("_test.py"))
+
+
+def _mentions_module(tree: ast.Module, module: str) -> bool:
+    """Whether a file imports the program's module, or has its name in a text, as for `importlib.import_module`."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and _is_of(node.module or "", module):
+            return True
+        if isinstance(node, ast.Import) and any(_is_of(alias.name, module) for alias in node.names):
+            return True
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and _is_of(node.value, module):
+            return True
+    return False
 
 
 def _imported(tree: ast.Module, module: str) -> set[str]:
@@ -290,6 +379,13 @@ def _text(given: Mapping[str, Any], key: str, place: str, empty: bool = False) -
     if not isinstance(value, str) or not (value or empty):
         raise UserError(f"{place}.{key} is {reprlib.repr(value)}; give a text.")
     return value
+
+
+def _dotted_name(given: Mapping[str, Any], key: str, place: str) -> str:
+    name = _text(given, key, place)
+    if not all(part.isidentifier() and not keyword.iskeyword(part) for part in name.split(".")):
+        raise UserError(f"{place}.{key} is {name!r}, which is no name of Python; give one, such as 'solve' or 'A.run'.")
+    return name
 
 
 def _visible(given: Mapping[str, Any], place: str) -> bool:

@@ -37,6 +37,9 @@ ADD = "def add(a, b):\n    return a + b"
         f"```python\n{ADD}\n```\n>>> session:\n```\n>>> add(1, 2)\n3\n```",
         f"```python\nprint(1)\n```python\n{ADD}\n```",
         f"```\n{ADD}\n```\n```python\nprint(add(1, 2))\n```",
+        f"```python\n{ADD}\n```\nUsage:\n```python\nfrom solution import add\nprint(add(1, 2))\n```",
+        f"```python\n\ufeff{ADD}\n```",
+        f"\ufeff```python\n{ADD.replace('    ', 4 * chr(160)).replace(' + ', chr(160) + '+ ')}\n```",
     ],
 )
 def test_what_a_careful_reader_takes(text: str) -> None:
@@ -59,6 +62,29 @@ def test_helpers_from_other_blocks_come_along() -> None:
     assert solution_code(f"```python\n{helper}\n```\nand\n```python\n{main}\n```", ("add",)) == f"{helper}\n\n{main}"
     assert solution_code(f"```python\n{main}\n```\nwith\n```python\n{helper}\n```", ("add",)) == f"{helper}\n\n{main}"
     assert solution_code(f"```python\n{helper}\n```\nand\n```python\n{ADD}\n```", ("add",)) == ADD
+
+
+def test_imports_and_constants_of_an_earlier_block_come_along() -> None:
+    context = "import math\nfrom re import (\n    sub,\n    match as m,\n)\nBASE = 3\nMOD = BASE ** 2"
+    main = "def add(a, b):\n    return m(math.pi) + MOD"
+    text = f"```python\n{context}\nunused = 2\nprint(add(1, 2))\n```\nthen\n```python\n{main}\n```"
+    assert solution_code(text, ("add",)) == f"{context}\n\n{main}"
+    future = "from __future__ import annotations\n"
+    assert (solution_code(text.replace("def add(", f"{future}def add("), ("add",)) or "").startswith(f"{future}import")
+
+
+@pytest.mark.parametrize("usage", ["a = add(1, 2)", "b = 3", "x = input()", "for x in a:\n    b = 3", "import os"])
+def test_nothing_else_of_a_usage_example_comes_along(usage: str) -> None:
+    main = "def add(a,\n    b):\n    return [x + b for x in a]"
+    assert solution_code(f"```python\n{usage}\n```\n```python\n{main}\n```", ("add",)) == main
+
+
+def test_a_class_gets_the_names_of_typing_and_no_others() -> None:
+    code = "class Solution:\n    def add(self, a: List[int]) -> Optional[int]:\n        return Counter(a)"
+    text = f"```python\n{code}\n```"
+    assert solution_code(text, ("Solution",)) == f"from typing import List, Optional\n\n{code}"
+    given = f"from typing import (\n    List,\n    Optional,\n)\n{code}"
+    assert solution_code(f"```python\n{given}\n```", ("Solution",)) == given
 
 
 def test_the_functions_of_several_blocks_are_taken_together() -> None:
@@ -126,8 +152,20 @@ def test_any_text_is_read(text: str) -> None:
 
 @pytest.mark.parametrize(
     "piece",
-    ["```python\n", "'''\n```\n", "```python\n'''\n```\n", "for x" + " " * 50, '"\\', "```a ", "x(", "def f():\n"],
+    [
+        "```python\n",
+        "'''\n```\n",
+        "```python\n'''\n```\n",
+        "for x" + " " * 50,
+        '"\\',
+        "```a ",
+        "x(",
+        "def f():\n",
+        "```\nx = x\n```\n",
+    ],
 )
 def test_megabytes_are_read_in_one_pass(piece: str) -> None:
     # A quadratic reader would take hours over these.
-    solution_code(piece * (500_000 // len(piece)), ("f",))
+    text = piece * (500_000 // len(piece))
+    solution_code(text, ("f",))
+    solution_code(f"{text}\n```\n```python\nclass f:\n    a: List = x\n", ("f",))

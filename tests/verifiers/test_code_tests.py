@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from rlvr.verifiers import UserError
+from rlvr.verifiers.code_copies import COPIED
 from rlvr.verifiers.code_tests import AssertTests, CallTests, PytestTests, StdinTests, names_of, read_tests
 
 CALLS: dict[str, Any] = {"form": "calls", "entry_point": "add", "cases": [{"args": [1, 2], "expected": 3}]}
@@ -96,6 +97,67 @@ def test_pytest_files_tell_what_they_import_and_how_many_tests_there_are() -> No
     assert (declared.count, declared.exact) == (5, True)
 
 
+def test_assertions_beside_a_check_are_not_left_out() -> None:
+    form = asserts("def check(candidate):\n    assert candidate(1) == 1\nassert f(2) == 2")
+    assert isinstance(form, AssertTests)
+    assert form.count == 2
+
+
+def test_a_file_that_pytest_does_not_collect_adds_no_tests() -> None:
+    files = {"test_a.py": "import solution\ndef test_a(): pass", "shared.py": "def test_b(): pass"}
+    (form,) = read_tests({"form": "pytest", "files": files})
+    assert isinstance(form, PytestTests)
+    assert form.count == 1
+
+
+@pytest.mark.parametrize(
+    ("source", "whole"),
+    [
+        ("def check(f):\n    try:\n        f(-1)\n        assert False\n    except ValueError:\n        pass", True),
+        ("def check(f):\n    if f(1) != 2:\n        assert False, 'wrong'", True),
+        ("def check(f):\n    if f(1):\n        assert f(1) == 2", False),
+        ("def check(f):\n    for n in f(1):\n        assert n", False),
+    ],
+)
+def test_where_the_end_of_a_check_is_the_test(source: str, whole: bool) -> None:
+    form = asserts(source)
+    assert isinstance(form, AssertTests)
+    assert form.whole is whole
+
+
+def test_integers_that_hash_alike_are_compared_in_one_pass() -> None:
+    # A set of these takes half a minute to make.
+    alike = [n * (2**61 - 1) for n in range(60_000)]
+    (case,) = asserts("assert set(f()) == {0, 1}").cases
+    assert not case.is_right(alike)
+    assert case.is_right([0, 1, 1])
+    assert not case.is_right([0, 0])
+    assert not case.is_right([[0], 1])
+
+
+@pytest.mark.parametrize(
+    ("source", "copied"),
+    [
+        ("a = [2]\nassert f(a) == sorted(a)", True),
+        ("a = [2]\nassert 'é' and f(a) == [2] and a == []", False),
+        ("a = [2]\nassert f(a) is a", False),
+        ("a = [2]\nassert (f(a), a) == (None, [])", False),
+        ("a = [2]\nassert f(*a) == sum(a)", True),
+        ("a = [2]\nassert f(x for x in a) == sum(a)", False),
+        ("a = [2]\nassert f(a) == a[:] and f(1)", False),
+        ("a = [2.0]\nassert abs(f(k=a) - sum(a)) < 1e-6", True),
+    ],
+)
+def test_an_argument_that_the_assertion_reads_again_is_copied(source: str, copied: bool) -> None:
+    form = asserts(source)
+    assert isinstance(form, AssertTests)
+    assert ("deepcopy" in form.source) is copied
+    assert (
+        form.source.replace(COPIED, "").replace("((a))", "(a)").replace("*(a)", "*a").replace("k=(a)", "k=a") == source
+    )
+    compile(form.source, "tests", "exec")
+
+
 @pytest.mark.parametrize(
     ("tests", "message"),
     [
@@ -115,7 +177,16 @@ def test_pytest_files_tell_what_they_import_and_how_many_tests_there_are() -> No
         ({"form": "asserts", "entry_point": "f", "source": "def check("}, "no Python"),
         ({"form": "asserts", "entry_point": "f", "source": "def check(c):\n    pass"}, "no assert statement"),
         ({"form": "pytest", "files": {}}, "mapping from paths"),
-        ({"form": "pytest", "files": {"a.py": "x = 1"}}, "no test function"),
+        ({"form": "pytest", "files": {"test_a.py": "import solution"}}, "no test function"),
+        ({"form": "pytest", "files": {"a.py": "import solution\ndef test_a(): pass"}}, "no file that pytest collects"),
+        ({"form": "pytest", "files": {"test_a.py": "def test_a(): pass"}}, "never imports 'solution'"),
+        ({"form": "pytest", "files": {"test_a.py": "def test_a(): pass"}, "module": "a b"}, "'a b', which is no name"),
+        ({"form": "asserts", "entry_point": "f", "source": "assert True"}, "never calls 'f'"),
+        ({"form": "asserts", "entry_point": "f", "source": "def check(c):\n    assert 1 == 1"}, "never calls 'f'"),
+        ({**CALLS, "entry_point": "f g"}, "'f g', which is no name"),
+        ({**CALLS, "entry_point": "A.if"}, "'A.if', which is no name"),
+        ({**CALLS, "cases": [{"expected": [float("nan")]}]}, r"cases\[0\].expected has nan"),
+        ({**CALLS, "cases": [{"expected": {"a": object()}}]}, "a object; give plain data"),
         ([CALLS, {"form": "pytest", "files": {"a.py": 1}}], r"tests\[1\].files"),
     ],
 )

@@ -126,6 +126,94 @@ def test_an_object_that_decides_about_itself_counts_only_where_that_is_allowed()
     assert graded(program, tests, objects=True).passed
 
 
+def asserted(source: str) -> dict[str, str]:
+    return {"form": "asserts", "entry_point": "f", "source": source}
+
+
+@pytest.mark.parametrize(
+    ("program", "source"),
+    [
+        ("def f(n):\n    yield from range(n)", "assert list(f(3)) == [0, 1, 2]"),
+        ("def f(n):\n    return map(int, '321')", "assert sorted(f(3)) == [1, 2, 3]"),
+        ("def f(n):\n    return {1: 2, 3: 4}.keys()", "assert set(f(3)) == {1, 3}"),
+        ("def f(n):\n    return range(n)", "assert len(f(3)) == 3"),
+        ("from fractions import Fraction\ndef f(a):\n    return Fraction(a)", "assert f(2) == 2"),
+        ("import re\ndef f(s):\n    return re.match('a', s)", "assert f('abc')\nassert not f('b')"),
+    ],
+)
+def test_what_is_no_plain_value_is_right_if_the_assertion_says_so(program: str, source: str) -> None:
+    assert graded(program, asserted(source)).passed
+    assert not graded(program, asserted(f"{source}\nassert f('b') == 7")).passed
+    assert not graded("def f(n):\n    yield 7", asserted(f"{source}\nassert f('b') == 7")).passed
+
+
+def test_an_expected_exception_is_a_test() -> None:
+    tests = asserted(
+        "def check(candidate):\n    try:\n        candidate(-1)\n        assert False\n"
+        "    except ValueError:\n        pass\n"
+    )
+    assert graded("def f(n):\n    raise ValueError", tests).passed
+    for wrong in ("return n", "raise KeyError", "raise SystemExit", "import os; os._exit(0)"):
+        assert graded(f"def f(n):\n    {wrong}", tests).score == 0.0
+
+
+def test_a_program_that_empties_what_it_is_compared_with_fails() -> None:
+    tests = asserted("def check(candidate):\n    a = [3, 1, 2]\n    assert candidate(a) == sorted(a)")
+    assert graded("def f(a):\n    a.sort()\n    return a", tests).passed
+    wrong = graded("def f(a):\n    a.clear()\n    return []", tests)
+    assert wrong.score == 0.0
+    assert "deepcopy" not in wrong.detail
+
+
+@pytest.mark.parametrize(
+    "tests",
+    [
+        asserted("import no_such_module\nassert f(1) == no_such_module.x"),
+        asserted("def check(candidate):\n    import no_such_module\n    assert candidate(1) == no_such_module.x"),
+        {
+            "form": "pytest",
+            "files": {"test_f.py": "import no_such_module\nfrom solution import f\ndef test_f(): assert f(1)"},
+        },
+        {
+            "form": "pytest",
+            "files": {"test_f.py": "from solution import f\ndef test_f():\n    import no_such_module\n    assert f(1)"},
+        },
+    ],
+)
+def test_what_the_sandbox_lacks_for_the_tests_is_not_the_programs_failure(tests: Any) -> None:
+    verdict = graded("def f(n):\n    return n", tests)
+    assert (verdict.score, verdict.status) == (None, "error")
+    assert "no_such_module, which is not installed" in verdict.detail
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        "def f(n):\n    raise ModuleNotFoundError(\"No module named 'json'\\ntest_f.py:1: in <module>\")",
+        "raise ModuleNotFoundError(\"No module named 'json'\\ntest_f.py:1: in <module>\")",
+        "import no_such_module",
+    ],
+)
+def test_a_program_cannot_blame_the_tests(program: str) -> None:
+    pytest_tests = {
+        "form": "pytest",
+        "files": {"test_f.py": "import json\nfrom solution import f\ndef test_f(): assert f(1)"},
+    }
+    assert graded(program, pytest_tests).score == 0.0
+    assert graded(program, asserted("import json\nx = f(1)\nassert x == f(x)")).score == 0.0
+
+
+def test_objects_of_the_tests_need_the_programs_own_process() -> None:
+    tests = asserted("class Node:\n    x = 3\ndef check(candidate):\n    assert candidate(Node()) == 3")
+    refused = graded("def f(node):\n    return node.x", tests)
+    assert (refused.score, refused.status) == (None, "error")
+    assert "objects=True" in refused.detail
+    allowed = graded("def f(node):\n    return node.x", tests, objects=True)
+    assert allowed.passed
+    assert "not to be relied on" in allowed.detail
+    assert graded("def f(node):\n    return 4", tests, objects=True).score == 0.0
+
+
 def test_a_batch_has_its_verdicts_in_order() -> None:
     programs = [ADD if n % 3 else "def add(a, b):\n    return 0" for n in range(12)]
     rows = [{"completion": f"```python\n{p}\n```", "tests": [CALLS, ASSERTS][n % 2]} for n, p in enumerate(programs)]
