@@ -10,7 +10,7 @@ from torch.utils.checkpoint import checkpoint
 from transformers import PreTrainedModel
 
 from ..verifiers import UserError
-from .shared_prompts import can_share_prompts, predicting_states, split_rows
+from .shared_prompts import can_share_prompts, states_before
 
 # Logits held at once, in floats: 64 MiB.
 _CHUNK_FLOATS = 2**24
@@ -57,7 +57,9 @@ class TokenLogprobs(nn.Module):
 
         Rows are padded on the right. Entropies take a second pass over the logits, so they are to be asked for.
         """
-        hidden = self._predicting_states(input_ids, attention_mask, loss_mask)
+        hidden = states_before(
+            self.model.base_model, self.shares_prompts, input_ids, attention_mask, _without_first(loss_mask)
+        )
         targets = input_ids[:, 1:][loss_mask[:, 1:]]
         chunk = max(1, _CHUNK_FLOATS // self.model.config.vocab_size)
         starts = range(0, max(1, len(targets)), chunk)
@@ -82,19 +84,6 @@ class TokenLogprobs(nn.Module):
             for column in zip(*parts, strict=True)
         ]
         return TokenStatistics(placed[0], placed[1] if entropies else None)
-
-    def _predicting_states(self, input_ids: Tensor, attention_mask: Tensor, loss_mask: Tensor) -> Tensor:
-        """The hidden state before each loss token, (loss tokens, width), row by row."""
-        body = self.model.base_model
-        if self.shares_prompts:
-            rows = split_rows(input_ids, attention_mask, _without_first(loss_mask))
-            if len(rows.prompt_ids) < len(input_ids):
-                return predicting_states(body, rows)[rows.loss_mask]
-        # Nothing is predicted from the last token.
-        hidden = body(
-            input_ids=input_ids[:, :-1], attention_mask=attention_mask[:, :-1], use_cache=False
-        ).last_hidden_state
-        return hidden[loss_mask[:, 1:]]
 
     def _chunk(self, hidden: Tensor, targets: Tensor, entropies: bool) -> tuple[Tensor, ...]:
         logits = self.model.get_output_embeddings()(hidden).float()

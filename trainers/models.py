@@ -72,7 +72,7 @@ def load_model(
         raise UserError(f"model.dtype is {dtype!r}; choose one of {', '.join(DTYPES)}.")
     source = _find(name)
     template = None if chat_template is None else _read_template(chat_template)
-    with _quiet():
+    with quiet():
         tokenizer, model = _load(name, source, dtype)
     if template is not None:
         tokenizer.chat_template = template
@@ -108,7 +108,7 @@ def save_policy(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, fold
     older checkpoints have) is reduced to its special tokens.
     """
     _make_generation_config_writable(model)
-    with _quiet():
+    with quiet():
         model.save_pretrained(folder)
         tokenizer.save_pretrained(folder)
 
@@ -179,7 +179,7 @@ def _load(name: str, source: _Source, dtype: str) -> tuple[PreTrainedTokenizerBa
         shared["gguf_file"] = source.gguf_file
         # Quantised weights could neither be trained nor saved.
         weights["quantization_config"] = GgufConfig(dequantize=True)
-    elif not Path(source.name).is_dir() and not _hub_answers():
+    elif not Path(source.name).is_dir() and not hub_answers():
         shared["local_files_only"] = True
     try:
         # Weights that a file lacks are initialised at random.
@@ -195,7 +195,7 @@ def _load(name: str, source: _Source, dtype: str) -> tuple[PreTrainedTokenizerBa
     return tokenizer, model
 
 
-def _hub_answers() -> bool:
+def hub_answers() -> bool:
     """Whether the hub can be asked at all: its client retries for most of a minute before it gives up."""
     from huggingface_hub import constants
 
@@ -259,7 +259,7 @@ def _turn_end(tokenizer: PreTrainedTokenizerBase) -> int | None:
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
+def quiet() -> Iterator[None]:
     """Without transformers' progress bars and remarks, which would tear our own progress bar."""
     try:
         from transformers.utils import logging

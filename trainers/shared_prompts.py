@@ -35,6 +35,27 @@ class SplitRows:
     loss_mask: Tensor
 
 
+def states_before(body: Any, shares_prompts: bool, input_ids: Tensor, attention_mask: Tensor, mask: Tensor) -> Tensor:
+    """The hidden state before each token of a mask, (tokens, width), row by row.
+
+    Args:
+        body: a causal language model without its head.
+        shares_prompts: what `can_share_prompts` says of it.
+        input_ids: (B, T), padded on the right.
+        attention_mask: (B, T), 0 on padding.
+        mask: (B, T), false at the first token of a row, which nothing comes before.
+    """
+    if shares_prompts:
+        rows = split_rows(input_ids, attention_mask, mask)
+        if len(rows.prompt_ids) < len(input_ids):
+            return predicting_states(body, rows)[rows.loss_mask]
+    # Nothing is predicted from the last token.
+    hidden: Tensor = body(
+        input_ids=input_ids[:, :-1], attention_mask=attention_mask[:, :-1], use_cache=False
+    ).last_hidden_state
+    return hidden[mask[:, 1:]]
+
+
 def split_rows(input_ids: Tensor, attention_mask: Tensor, loss_mask: Tensor) -> SplitRows:
     """Cut rows, (B, T) and padded on the right, before the first token of each that has a loss."""
     ends = attention_mask.sum(dim=1)
