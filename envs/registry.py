@@ -18,6 +18,7 @@ from ..verifiers import Rubric, UserError
 from ..verifiers.extraction import ThinkStyle
 from ..verifiers.registry import Grader
 from ..verifiers.rubric_spec import rubric_from
+from .dialogue import TurnFunction
 from .task import Task
 from .tasks import Tasks
 from .text_env import TextEnv
@@ -31,7 +32,7 @@ RubricLike = Grader | str | Path | Callable[..., Any] | Sequence[Any] | Mapping[
 """A rubric, or what `rubric_from` makes one of."""
 
 _ID = re.compile(r"[\w.-]+/[\w.-]+-v\d+", re.ASCII)
-_OVERRIDES = ("system", "think", "rubric")
+_OVERRIDES = ("system", "think", "rubric", "max_turns")
 # What gymnasium.make_vec keeps for itself.
 _TAKEN = ("id", "num_envs", "vectorization_mode", "vector_kwargs", "wrappers")
 
@@ -48,6 +49,8 @@ class Registration:
         rubric: what scores completions, unless another is passed.
         system: the system prompt, unless another is passed.
         think: the think style, unless another is passed.
+        turn: what replies between the turns; `None` where there is one turn only.
+        max_turns: the most completions of an episode, unless another number is passed.
     """
 
     id: str
@@ -57,6 +60,8 @@ class Registration:
     rubric: Rubric
     system: str | None
     think: ThinkStyle
+    turn: TurnFunction | None = None
+    max_turns: int = 1
 
 
 _registrations: dict[str, Registration] = {}
@@ -69,11 +74,13 @@ def register(
     rubric: RubricLike,
     system: str | None = None,
     think: ThinkStyle = "generated",
+    turn: TurnFunction | None = None,
+    max_turns: int = 1,
     description: str = "",
 ) -> None:
     """Makes a text environment known to `gymnasium.make` and `gymnasium.make_vec`.
 
-    Then `gymnasium.make(id, split="eval", system=..., think=..., rubric=..., **options)` builds a
+    Then `gymnasium.make(id, split="eval", system=..., think=..., rubric=..., max_turns=..., **options)` builds a
     `TextEnv`, and `gymnasium.make_vec` a `TextVectorEnv`. The options are those of the task function.
 
     Args:
@@ -85,6 +92,8 @@ def register(
             score, or a spec as `rubric_from` reads it: plain data, or the path of a YAML or JSON file.
         system: the system prompt.
         think: see `TextEnv`.
+        turn: see `TextEnv`; what it needs to know of the options stands in the `info` of the tasks.
+        max_turns: see `TextEnv`.
         description: one line that says what the tasks are.
 
     Raises:
@@ -102,6 +111,8 @@ def register(
         rubric=rubric_from(rubric),
         system=system,
         think=think,
+        turn=turn,
+        max_turns=max_turns,
     )
 
     # Gymnasium deep-copies the keyword arguments of a registration, and with them all tasks; functions it
@@ -128,7 +139,8 @@ def make_vec(id: str, num_envs: int, /, **options: Any) -> TextVectorEnv:
     Args:
         id: the id of a text environment; "module:id" imports the module that registers it first.
         num_envs: how many episodes side by side.
-        options: `split`, `system`, `think`, `rubric` (as `register` takes it) and the options of the environment.
+        options: `split`, `system`, `think`, `max_turns`, `rubric` (as `register` takes it) and the options of the
+            environment.
 
     Raises:
         UserError: for an unknown id or option.
@@ -176,6 +188,8 @@ def _arguments(registration: Registration, load: Callable[..., Any], kwargs: Map
         "rubric": rubric_from(kwargs.get("rubric", registration.rubric)),
         "system": kwargs.get("system", registration.system),
         "think": kwargs.get("think", registration.think),
+        "turn": registration.turn,
+        "max_turns": kwargs.get("max_turns", registration.max_turns),
     }
 
 

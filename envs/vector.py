@@ -12,21 +12,24 @@ from numpy.typing import NDArray
 
 from ..verifiers import Rubric, UserError, Verdict
 from ..verifiers.extraction import ThinkStyle
+from .dialogue import Message, TurnFunction
 from .episode import Episode, checked_completion, checked_options, open_episode, respond_all
-from .setup import HasSetup, Message, Setup
+from .setup import HasSetup, Setup
 from .spaces import UnicodeText
 from .tasks import Tasks
 
 
-class TextVectorEnv(HasSetup, VectorEnv[tuple[str, ...], Sequence[str], NDArray[Any]]):
+class TextVectorEnv(HasSetup, VectorEnv[tuple[str, ...], Sequence[str | None], NDArray[Any]]):
     """`num_envs` episodes of one `TextEnv`, side by side.
 
     Observations are tuples of `str`. Infos are in Gymnasium's vector format: for each key an array over
     the episodes, and under `_key` the mask of the episodes that have it (`passed` is missing where the
     grader failed, and the key as a whole where all did).
 
-    There is no autoreset: after a step, `reset` begins new episodes, and Gymnasium's
-    `options={"reset_mask": mask}` begins them for some.
+    There is no autoreset: after an episode's end, `reset` begins new episodes, and Gymnasium's
+    `options={"reset_mask": mask}` begins them for some. Where episodes have several turns, some end before others:
+    the action of one that is over is `None`, and it stays as it is, with reward 0, its `terminated` or `truncated`
+    still set, and nothing in the infos.
 
     Args:
         num_envs: how many episodes.
@@ -34,6 +37,8 @@ class TextVectorEnv(HasSetup, VectorEnv[tuple[str, ...], Sequence[str], NDArray[
         rubric: see `TextEnv`.
         system: see `TextEnv`.
         think: see `TextEnv`.
+        turn: see `TextEnv`.
+        max_turns: see `TextEnv`.
 
     Raises:
         UserError: as `TextEnv`, or if num_envs is below 1.
@@ -51,10 +56,12 @@ class TextVectorEnv(HasSetup, VectorEnv[tuple[str, ...], Sequence[str], NDArray[
         rubric: Rubric,
         system: str | None = None,
         think: ThinkStyle = "generated",
+        turn: TurnFunction | None = None,
+        max_turns: int = 1,
     ) -> None:
         if num_envs < 1:
             raise UserError(f"num_envs={num_envs} leaves no episodes; pass at least 1.")
-        self._setup = Setup(tasks, rubric, system, think)
+        self._setup = Setup(tasks, rubric, system, think, turn, max_turns)
         self._episodes: list[Episode | None] = [None] * num_envs
         self._observations = [""] * num_envs
         self.num_envs = num_envs
@@ -65,11 +72,18 @@ class TextVectorEnv(HasSetup, VectorEnv[tuple[str, ...], Sequence[str], NDArray[
 
     @property
     def verdicts(self) -> list[Verdict | None]:
-        """The verdict of each episode, or `None` before its step."""
+        """The verdict of each episode, or `None` before its last step."""
         return [None if episode is None else episode.verdict for episode in self._episodes]
 
+    @property
+    def conversations(self) -> list[list[Message]]:
+        """The chat messages of each episode so far, the last one being what is to be answered."""
+        return [
+            [] if episode is None else [dict(message) for message in episode.conversation] for episode in self._episodes
+        ]
+
     def messages(self, observations: Sequence[str]) -> list[list[Message]]:
-        """Each observation as chat messages for the model, the system prompt (if any) first."""
+        """Each first observation as chat messages for the model, the system prompt (if any) first."""
         return [self._setup.messages(observation) for observation in observations]
 
     def reset(
@@ -97,31 +111,39 @@ class TextVectorEnv(HasSetup, VectorEnv[tuple[str, ...], Sequence[str], NDArray[
         return tuple(self._observations), infos
 
     def step(
-        self, actions: Sequence[str]
+        self, actions: Sequence[str | None]
     ) -> tuple[tuple[str, ...], NDArray[np.float64], NDArray[np.bool_], NDArray[np.bool_], dict[str, Any]]:
-        """Scores one completion for each episode, all in one call of the rubric's `grade_many`.
+        """Takes one completion for each episode; all that end are scored in one call of the rubric's `grade_many`.
+
+        Args:
+            actions: one an episode; `None` for each that is over, while others go on.
 
         Raises:
-            gymnasium.error.ResetNeeded: if any episode is over or was never begun.
+            gymnasium.error.ResetNeeded: if any episode with a completion is over or was never begun, or if all are
+                over.
             UserError: if `actions` is not `num_envs` completions.
         """
         if isinstance(actions, str) or len(actions) != self.num_envs:
             raise UserError(f"step takes a sequence of {self.num_envs} completions, one an episode; pass that.")
+        places = self._to_step(actions)
         # All are checked before any is scored, so that a mistake leaves no episode half stepped.
-        episodes = [open_episode(episode) for episode in self._episodes]
-        completions = [checked_completion(action) for action in actions]
-        turns = respond_all(episodes, completions)
+        episodes = [open_episode(self._episodes[place]) for place in places]
+        completions = [checked_completion(actions[place]) for place in places]
+        rewards = np.zeros(self.num_envs, dtype=np.float64)
         infos: dict[str, Any] = {}
-        for position, turn in enumerate(turns):
-            infos = self._add_info(infos, turn.info, position)
-        self._observations = [turn.observation for turn in turns]
-        return (
-            tuple(self._observations),
-            np.array([turn.reward for turn in turns], dtype=np.float64),
-            np.array([turn.terminated for turn in turns], dtype=np.bool_),
-            np.array([turn.truncated for turn in turns], dtype=np.bool_),
-            infos,
-        )
+        for place, turn in zip(places, respond_all(episodes, completions), strict=True):
+            infos = self._add_info(infos, turn.info, place)
+            rewards[place] = turn.reward
+            self._observations[place] = turn.observation
+        over = np.array([episode is not None and episode.verdict is not None for episode in self._episodes])
+        truncated = np.array([episode is not None and episode.truncated for episode in self._episodes])
+        return tuple(self._observations), rewards, over & ~truncated, truncated, infos
+
+    def _to_step(self, actions: Sequence[str | None]) -> list[int]:
+        """The places of the episodes that are stepped: all but those that are over and have no action."""
+        finished = [episode is not None and episode.verdict is not None for episode in self._episodes]
+        places = [place for place, action in enumerate(actions) if action is not None or not finished[place]]
+        return places or list(range(self.num_envs))
 
     def _indices(self, options: Any) -> list[int]:
         if "task" not in options:

@@ -139,7 +139,8 @@ def evaluate(
             if not all(key in rows for key in chunk):
                 seeds = [derive(seed, "eval", env, task, sample) for task, sample in chunk]
                 # Made of the parts of the first: the tasks are read (from the hub, perhaps) once.
-                envs = TextVectorEnv(len(chunk), posed.tasks, posed.rubric, posed.system, posed.think)
+                parts = (posed.tasks, posed.rubric, posed.system, posed.think, posed.turn, posed.max_turns)
+                envs = TextVectorEnv(len(chunk), *parts)
                 chosen = [task for task, _ in chunk]
                 trajectories = collect(envs, engine, tokenizer, eos_ids, chosen, 1, sampling, seeds)
                 for key, trajectory in zip(chunk, trajectories, strict=True):

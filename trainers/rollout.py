@@ -11,7 +11,9 @@ from ..envs import TextVectorEnv
 from ..envs.episode import Written
 from ..verifiers import UserError, Verdict
 from ..verifiers.extraction import ThinkStyle, think_style_of
+from .draft import Draft
 from .engines import Completion, Engine, Sampling
+from .next_message import check_keeps_turns, message_ids, warn_if_rewritten
 from .trajectory import Trajectory
 
 
@@ -27,6 +29,11 @@ def collect(
 ) -> list[Trajectory]:
     """Play `group_size` episodes of each task: one group a task.
 
+    Where the environment has several turns, completions are generated round by round, for the episodes that are not
+    over yet. The next prompt of an episode is its ids so far and the tokens of the new message: nothing that was
+    sampled is ever tokenised again. A completion that is cut off ends its episode, and so does a conversation that
+    has grown until `max_tokens` more do not fit in the model.
+
     Args:
         envs: as many environments as there are episodes.
         engine: generates the completions.
@@ -34,11 +41,14 @@ def collect(
         eos_ids: an EOS at the end of a completion is not part of its text.
         tasks: the task index of each group.
         group_size: how many episodes a group has.
-        sampling: how tokens are drawn.
-        seeds: one an episode.
+        sampling: how tokens are drawn; `max_tokens` bounds each completion.
+        seeds: one an episode, for its first turn; those of the later turns are derived from it.
 
     Returns:
         Trajectories in the order of `tasks`, the members of a group side by side.
+
+    Raises:
+        UserError: if the chat template cannot carry the conversation, or rewrites its earlier turns.
     """
     observations, info = envs.reset(options={"task": [task for task in tasks for _ in range(group_size)]})
     task_ids = [str(task_id) for task_id in info["task_id"]]
@@ -46,34 +56,56 @@ def collect(
     _assert_one_task_a_group(groups, task_ids, observations)
 
     chats = envs.messages(observations)
-    prompts = [encode_prompt(tokenizer, messages) for messages in chats]
-    completions = engine.generate(prompts, sampling, seeds)
-    texts = [decode_completion(tokenizer, completion, eos_ids) for completion in completions]
     think = think_style(tokenizer, chats[0]) if envs.think == "auto" else envs.think
-    _, rewards, _, _, _ = envs.step(
-        [
-            Written(text, completion_tokens=len(completion.ids), think=think)
-            for text, completion in zip(texts, completions, strict=True)
-        ]
-    )
-    verdicts = cast(list[Verdict], envs.verdicts)  # a step leaves none of them out
+    if envs.max_turns > 1:
+        check_keeps_turns(tokenizer, chats[0], reasons=think != "none")
+    drafts = [Draft(encode_prompt(tokenizer, chat), seed) for chat, seed in zip(chats, seeds, strict=True)]
+    longest = _longest(engine, tokenizer) - sampling.max_tokens
+    unfinished = list(range(len(drafts)))
+    while unfinished:
+        completions = _generate(engine, [drafts[row] for row in unfinished], sampling)
+        said: list[str | None] = [None] * len(drafts)
+        for row, completion in zip(unfinished, completions, strict=True):
+            text = decode_completion(tokenizer, completion, eos_ids)
+            drafts[row].write(completion, text)
+            cut_off = completion.finish_reason == "length"
+            said[row] = Written(text, last=cut_off, completion_tokens=len(completion.ids), think=think)
+        before = envs.conversations
+        messages, rewards, terminated, truncated, _ = envs.step(said)
+        for row in unfinished:
+            drafts[row].end_turn(float(rewards[row]), bool(truncated[row]))
+        unfinished = [row for row in unfinished if not (terminated[row] or truncated[row])]
+        for row in unfinished:
+            warn_if_rewritten(tokenizer, envs.conversations[row])
+            ids = message_ids(tokenizer, before[row], messages[row], drafts[row].completion.ids, eos_ids)
+            drafts[row].hear(ids, longest)
 
+    verdicts = cast(list[Verdict], envs.verdicts)  # the last step leaves none of them out
+    conversations = envs.conversations
     return [
-        Trajectory(
+        draft.trajectory(
             task_id=task_ids[row],
             group=groups[row],
             prompt=observations[row],
-            completion=texts[row],
-            ids=[*prompts[row], *completion.ids],
-            loss_mask=[*[0] * len(prompts[row]), *[1] * len(completion.ids)],
-            sampler_logprobs=[*[0.0] * len(prompts[row]), *completion.logprobs],
-            entropies=None if completion.entropies is None else [*[0.0] * len(prompts[row]), *completion.entropies],
-            rewards=[float(rewards[row])],
             verdict=verdicts[row],
-            finish_reason=completion.finish_reason,
+            conversation=conversations[row],
         )
-        for row, completion in enumerate(completions)
+        for row, draft in enumerate(drafts)
     ]
+
+
+def _generate(engine: Engine, drafts: Sequence[Draft], sampling: Sampling) -> list[Completion]:
+    """The next completion of each draft; of one that has no room left, the empty one."""
+    roomy = [draft for draft in drafts if draft.has_room]
+    prompts, seeds = [list(draft.ids) for draft in roomy], [draft.turn_seed for draft in roomy]
+    written = iter(engine.generate(prompts, sampling, seeds) if roomy else [])
+    return [next(written) if draft.has_room else Completion([], [], [], "length") for draft in drafts]
+
+
+def _longest(engine: Engine, tokenizer: Any) -> int:
+    """How many tokens the model takes, prompt and completion together."""
+    told = getattr(engine, "max_length", None)
+    return int(tokenizer.model_max_length if told is None else told)
 
 
 def think_style(tokenizer: Any, messages: list[dict[str, str]]) -> ThinkStyle:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
+from ..envs import calculator, guess_number
 from ..envs.arithmetic import draw, shape_of
 from ..envs.expressions import render
 from ..envs.list_ops import demonstrated
@@ -45,13 +46,19 @@ class WarmStart(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    family: Literal["arithmetic", "list_ops"] = Field("arithmetic", description="what is demonstrated")
+    family: Literal["arithmetic", "list_ops", "guess_number", "calculator"] = Field(
+        "arithmetic", description="what is demonstrated"
+    )
     level: int = Field(2, ge=1, le=5, description="level of the demonstrated tasks")
     examples: int = Field(4, ge=1, le=100, description="examples in a prompt of list_ops")
     operators: str | list[str] | None = None
     max_operand: int | None = None
     terms: int | tuple[int, int] | None = None
     template: str = Field("{expression}=", description="the prompt, as the environment asks it")
+    span: int = Field(12, ge=2, description="how many numbers a range of guess_number has")
+    lowest: int = Field(1, ge=0, description="the smallest number of guess_number")
+    highest: int = Field(40, ge=1, description="the largest number of guess_number")
+    max_turns: int = Field(4, ge=1, description="the most guesses of guess_number")
     system: str | None = Field(None, description="the system message, as the environment sets it")
     careless: float = Field(0.6, ge=0, le=1, description="share of guesses among the uneven demonstrations")
     uneven: float = Field(0.25, ge=0, le=1, description="share of demonstrations, the last ones, of uneven quality")
@@ -72,6 +79,8 @@ def demonstrations(settings: WarmStart, count: int) -> list[Demonstration]:
     """Worked solutions of training problems: first careful ones, then a mixture of careful and careless ones."""
     if settings.family == "list_ops":
         return _list_functions(settings, count)
+    if settings.family in ("guess_number", "calculator"):
+        return _conversations(settings, count)
     shape = shape_of(settings.level, settings.operators, settings.max_operand, settings.terms)
     rng = np.random.default_rng(settings.seed)
     opening = [] if settings.system is None else [{"role": "system", "content": settings.system}]
@@ -96,6 +105,24 @@ def _list_functions(settings: WarmStart, count: int) -> list[Demonstration]:
         prompt, solution = demonstrated(settings.level, rng, settings.template, settings.examples, guess)
         made.append(Demonstration([*opening, {"role": "user", "content": prompt}], solution))
     return made
+
+
+def _conversations(settings: WarmStart, count: int) -> list[Demonstration]:
+    """Each completion of whole conversations, with all that was said before it."""
+    rng = np.random.default_rng(settings.seed)
+    opening = [] if settings.system is None else [{"role": "system", "content": settings.system}]
+    careful = count - round(settings.uneven * count)
+    made: list[Demonstration] = []
+    while len(made) < count:
+        careless = len(made) >= careful and bool(rng.random() < settings.careless)
+        if settings.family == "guess_number":
+            game = guess_number.draw(settings.lowest, settings.highest, settings.span, "train", rng)
+            played = guess_number.demonstrated(game, settings.template, careless, settings.max_turns)
+        else:
+            shape = (settings.operators, settings.max_operand, settings.terms)
+            played = calculator.demonstrated(settings.level, rng, settings.template, careless, *shape)
+        made += [Demonstration([*opening, *messages], completion) for messages, completion in played]
+    return made[:count]
 
 
 def warm_start(
