@@ -11,24 +11,23 @@ import torch
 
 from ..verifiers import UserError
 from .models import save_policy
+from .run_state import Stateful
 
 _OPTIMIZER = "optimizer.pt"
 _STATE = "state.json"
 
 
-def save_checkpoint(
-    folder: Path, step: int, model: Any, tokenizer: Any, optimizer: torch.optim.Optimizer, keep: int
-) -> Path:
+def save_checkpoint(folder: Path, step: int, model: Any, tokenizer: Any, state: Stateful, keep: int) -> Path:
     """Save the policy after `step` steps under `folder`/step-NNNNNN and delete all but the `keep` latest.
 
-    The seeds of every draw are functions of the run's seed and the step, so weights, optimizer and step are the
-    whole state.
+    The seeds of every draw are functions of the run's seed and the step, so weights, step and `state` (of the
+    optimizer, and of what else is carried from step to step) are the whole.
     """
     final = folder / f"step-{step:06d}"
     partial = folder / f".{final.name}.partial"
     shutil.rmtree(partial, ignore_errors=True)
     save_policy(model, tokenizer, partial)
-    torch.save(optimizer.state_dict(), partial / _OPTIMIZER)
+    torch.save(state.state_dict(), partial / _OPTIMIZER)
     (partial / _STATE).write_text(json.dumps({"step": step}), encoding="utf-8")
     shutil.rmtree(final, ignore_errors=True)
     partial.rename(final)
@@ -59,6 +58,6 @@ def checkpoint_step(checkpoint: Path) -> int:
     return int(json.loads((checkpoint / _STATE).read_text(encoding="utf-8"))["step"])
 
 
-def restore_optimizer(checkpoint: Path, optimizer: torch.optim.Optimizer) -> None:
-    """Load the optimizer's state in place, onto the device of its weights, wherever it was saved."""
-    optimizer.load_state_dict(torch.load(checkpoint / _OPTIMIZER, map_location="cpu", weights_only=True))
+def restore_state(checkpoint: Path, state: Stateful) -> None:
+    """Load the saved state in place, onto the device of the weights, wherever it was saved."""
+    state.load_state_dict(torch.load(checkpoint / _OPTIMIZER, map_location="cpu", weights_only=True))

@@ -21,20 +21,32 @@ from accelerate.utils import GradientAccumulationPlugin
 
 from ..envs import make_vec
 from ..verifiers import UserError
-from .advantages import group_advantages
-from .checkpoint import checkpoint_step, latest_checkpoint, restore_optimizer, save_checkpoint
+from .checkpoint import checkpoint_step, latest_checkpoint, restore_state, save_checkpoint
+from .credit import BanditCredit
+from .critic import Critic, build_critic, load_critic, save_critic
+from .critic_settings import CriticSettings
+from .critic_updates import CriticUpdates
+from .dynamic_sampling import Sampled, sample_with_spread
 from .engines import Completion, Engine, Sampling
 from .engines.hf import HFEngine
+from .entropy import EntropyLogprobs
 from .evaluate import Evaluation, evaluate
+from .formula import formula
 from .logprobs import TokenLogprobs
 from .metrics import MetricsLog, rollout_metrics
 from .models import LoadedModel, load_model, save_policy
+from .monitor import Alarm, Monitor
+from .part_gains import part_weights
+from .ppo import ActorCriticUpdater, CriticCredit
 from .progress import Reporter, Silent
 from .rollout import collect
+from .run_state import RunState
 from .samples import write_samples
-from .seeding import derive, task_order
+from .seeding import derive
 from .settings import ModelSettings, TrainConfig
+from .task_queue import TaskQueue
 from .trajectory import Batch, Trajectory
+from .truncation import worth_of_truncated
 from .update import Updater
 from .warmstart import tiny_base
 
@@ -81,7 +93,8 @@ class Trainer:
                 "a small learning rate; for bf16 training set model.dtype: float32 and train.precision: bf16"
             )
         self.tokenizer, self.eos_ids = loaded.tokenizer, loaded.eos_ids
-        self.policy = TokenLogprobs(loaded.model, config.sampling.temperature)
+        policy = EntropyLogprobs if config.algorithm.entropy_bonus else TokenLogprobs
+        self.policy = policy(loaded.model, config.sampling.temperature)
         self.optimizer = torch.optim.AdamW(
             self.policy.parameters(),
             lr=train.learning_rate,
@@ -89,18 +102,21 @@ class Trainer:
             weight_decay=train.weight_decay,
             fused=True,
         )
-        if checkpoint is not None:
-            restore_optimizer(checkpoint, self.optimizer)
-        self.updater = Updater(
-            self.accelerator,
-            self.policy,
-            self._reference(loaded, checkpoint),
-            self.optimizer,
-            config.algorithm,
-            train,
-            config.sampling.max_tokens,
-            config.seed,
+        self.updater, self.credit = self._learner(loaded, checkpoint)
+        self.queue = TaskQueue(
+            derive(config.seed, "tasks"), len(self.envs.tasks), taken=self.step * train.prompts_per_step
         )
+        # All that the steps to come depend on, besides weights and seeds; every part of it is in a checkpoint.
+        self.monitor = self._monitor()
+        self.state = RunState(
+            self.optimizer,
+            credit=self.credit,
+            entropy=self.updater.entropy,
+            tasks=self.queue,
+            monitor=self.monitor,
+        )
+        if checkpoint is not None:
+            restore_state(checkpoint, self.state)
         self.engine: Engine = HFEngine(
             loaded.model,
             loaded.eos_ids,
@@ -119,7 +135,18 @@ class Trainer:
             The evaluations `before` and `after`; `after` is missing from a run that was stopped early.
         """
         config = self.config
+        self.reporter.say(
+            formula(
+                config.algorithm,
+                config.train,
+                config.sampling.max_tokens,
+                config.sampling.temperature,
+                config.critic,
+            )
+        )
         results = {"before": self._evaluate_at(0)} if self.step == 0 else self._before()
+        if self.step == 0:
+            self._heed(self.monitor.observe_evaluation(0, results["before"].metrics()))
         while self.step < config.train.steps and not self.stop_requested:
             metrics = self.train_step()
             last = self.step == config.train.steps
@@ -128,6 +155,8 @@ class Trainer:
             if last:
                 results["after"] = self._evaluate_at(self.step)
                 metrics |= results["after"].metrics()
+            self._heed(self.monitor.observe(self.step, metrics))
+            self._heed(self.monitor.observe_evaluation(self.step, metrics))
             self.log.write(self.step, metrics)
             self.reporter.step(self.step, config.train.steps, metrics)
             if config.checkpoint.every and (self.step % config.checkpoint.every == 0 or last):
@@ -138,30 +167,51 @@ class Trainer:
         elif "after" not in results:
             results["after"] = self._evaluate_at(self.step)
         save_policy(self.policy.model, self.tokenizer, self.run_dir / "final")
+        if isinstance(self.credit, CriticCredit):
+            save_critic(self.credit.critic.critic, self.run_dir / "final" / "critic")
         self._write_summary(results)
         self.accelerator.end_training()
         return results
 
+    def _monitor(self) -> Monitor:
+        config = self.config
+        warmup = (config.critic or CriticSettings()).warmup_steps if config.algorithm.needs_critic else 0
+        return Monitor(
+            config.monitor,
+            epochs=config.train.epochs if config.algorithm.ratio != "none" else 1,
+            compares_groups=config.algorithm.compares_groups,
+            part_weights=part_weights(self.envs.rubric),
+            critic_warmup=warmup,
+        )
+
+    def _heed(self, alarms: Sequence[Alarm]) -> None:
+        """Say what the monitor noticed; the run ends with a checkpoint where the settings ask for it."""
+        for alarm in alarms:
+            self.reporter.say(f"warning: step {alarm.step}: {alarm.name}: {alarm.sentence}")
+        if any(alarm.stops for alarm in alarms):
+            self.stop_requested = True
+
     def train_step(self) -> dict[str, float]:
         """One rollout and its updates; returns the step's metrics."""
         started = time.perf_counter()
-        trajectories = self._rollout()
+        sampled = self._sample()
         collected = time.perf_counter()
         algorithm = self.config.algorithm
-        batch = Batch.from_trajectories(trajectories, self.tokenizer.pad_token_id)
-        advantages = group_advantages(
-            batch.rewards, batch.groups, algorithm.advantage, algorithm.std_ddof, algorithm.std_eps
-        )
-        metrics = rollout_metrics(trajectories) | self.updater.step(batch, advantages, self.step)
+        batch = Batch.from_trajectories(sampled.kept, self.tokenizer.pad_token_id)
+        batch = worth_of_truncated(batch, algorithm.truncated)
+        frozen = self.updater.freeze(batch) if algorithm.kl_in_reward else None
+        advantages, told = self.credit(batch, frozen)
+        metrics = rollout_metrics(sampled.everything) | sampled.metrics | told
+        metrics |= self.updater.step(batch, advantages, self.step, frozen)
         self.step += 1
         self.engine.sync(self.policy, self.step)
 
         log = self.config.log
         if log.samples_every and self.step % log.samples_every == 0:
-            write_samples(self.run_dir / "samples" / f"step-{self.step:06d}.txt", trajectories, log.samples)
+            write_samples(self.run_dir / "samples" / f"step-{self.step:06d}.txt", sampled.kept, log.samples)
         finished = time.perf_counter()
         return metrics | {
-            "completions/num_tokens": float(sum(trajectory.length for trajectory in trajectories)),
+            "completions/num_tokens": float(sum(trajectory.length for trajectory in sampled.everything)),
             "time/rollout": collected - started,
             "time/update": finished - collected,
             "step_time": finished - started,
@@ -174,27 +224,46 @@ class Trainer:
             self.step,
             self.policy.model,
             self.tokenizer,
-            self.optimizer,
+            self.state,
             self.config.checkpoint.keep,
         )
 
-    def _rollout(self) -> list[Trajectory]:
+    def _sample(self) -> Sampled:
+        """What the step learns from: a rollout, or as many as give every group spread."""
+        algorithm, train = self.config.algorithm, self.config.train
+        if not algorithm.dynamic_sampling:
+            trajectories = self._rollout()
+            return Sampled(trajectories, trajectories, {})
+
+        def worth(trajectory: Trajectory) -> float:
+            worthless = algorithm.truncated == "zero_reward" and trajectory.truncated
+            return 0.0 if worthless and not math.isnan(trajectory.reward) else trajectory.reward
+
+        sampled = sample_with_spread(self._rollout, train.prompts_per_step, algorithm.dynamic_sampling_rollouts, worth)
+        flat = int(sampled.metrics["dynamic_sampling/groups_without_spread"])
+        if flat:
+            self.reporter.say(
+                f"warning: step {self.step + 1}: {flat} of {train.prompts_per_step} groups have no spread after "
+                f"{algorithm.dynamic_sampling_rollouts} rollouts; the tasks are too easy or too hard for the policy"
+            )
+        return sampled
+
+    def _rollout(self, number: int = 0) -> list[Trajectory]:
+        """Rollout `number` of the step, each with tasks and seeds of its own."""
         if self.engine.version != self.step:
             raise AssertionError(
                 f"the engine generates with the weights of step {self.engine.version} at step {self.step}"
             )
-        config, size = self.config, self.config.train.prompts_per_step
-        tasks = task_order(derive(config.seed, "tasks"), len(self.envs.tasks), self.step * size, size)
-        seeds = [derive(config.seed, "rollout", self.step, row) for row in range(self.envs.num_envs)]
+        config, first = self.config, number * self.envs.num_envs
         trajectories = collect(
             self.envs,
             self.engine,
             self.tokenizer,
             self.eos_ids,
-            tasks,
+            self.queue.take(config.train.prompts_per_step),
             config.train.group_size,
             config.sampling.sampling(),
-            seeds,
+            [derive(config.seed, "rollout", self.step, first + row) for row in range(self.envs.num_envs)],
         )
         self._speak_of_grader_failures(trajectories)
         return trajectories
@@ -253,6 +322,34 @@ class Trainer:
             device=self.accelerator.device,
             chat_template=settings.chat_template,
         )
+
+    def _learner(self, loaded: LoadedModel, checkpoint: Path | None) -> tuple[Updater, BanditCredit | CriticCredit]:
+        """What turns advantages into updates, and what turns a rollout into advantages."""
+        config, train = self.config, self.config.train
+        given: dict[str, Any] = {
+            "accelerator": self.accelerator,
+            "policy": self.policy,
+            "reference": self._reference(loaded, checkpoint),
+            "optimizer": self.optimizer,
+            "algorithm": config.algorithm,
+            "settings": train,
+            "max_tokens": config.sampling.max_tokens,
+            "seed": config.seed,
+        }
+        if not config.algorithm.needs_critic:
+            return Updater(**given), BanditCredit(config.algorithm)
+        settings = config.critic or CriticSettings()
+        critic = self._critic(settings, loaded)
+        credit = CriticCredit(
+            CriticUpdates(self.accelerator, critic, settings, train.micro_batch_size, train.max_grad_norm),
+            config.algorithm,
+        )
+        return ActorCriticUpdater(credit, **given), credit
+
+    def _critic(self, settings: CriticSettings, loaded: LoadedModel) -> Critic:
+        if settings.model is None:
+            return build_critic(loaded.model, shared=settings.kind == "shared")
+        return load_critic(settings.model, self.config.model.dtype, self.accelerator.device, len(loaded.tokenizer))
 
     def _reference(self, loaded: LoadedModel, checkpoint: Path | None) -> TokenLogprobs | None:
         if not self.config.algorithm.needs_reference:

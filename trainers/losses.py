@@ -10,38 +10,94 @@ from torch import Tensor
 
 Aggregate = Literal["sequence_mean", "token_mean", "fixed_length", "sequence_sum"]
 
+# exp(20) is 5e8, far above any ratio that means something; exp(89) is infinite in float32.
+_LARGEST_LOG_RATIO = 20.0
+
 
 @dataclass(frozen=True)
 class Surrogate:
-    """The loss a token (B, T), and where the clip took the gradient away (B, T, bool)."""
+    """The loss a token (B, T), and where the clip took the gradient, or some of it, away (B, T, bool)."""
 
     loss: Tensor
     clipped_low: Tensor
     clipped_high: Tensor
 
 
-def clipped_surrogate(
-    logprobs: Tensor, old_logprobs: Tensor, advantages: Tensor, clip_low: float, clip_high: float
-) -> Surrogate:
-    """-min(ratio * A, clip(ratio, 1 - clip_low, 1 + clip_high) * A), with ratio = exp(log pi - log pi_old).
+def importance_ratio(
+    logprobs: Tensor, old_logprobs: Tensor, mask: Tensor, level: Literal["token", "sequence"]
+) -> Tensor:
+    """How much likelier the policy has become to say what was sampled; carries the gradient.
+
+    `token`:     rho_t = exp(log pi_t - log pi_old_t)                              (PPO, Schulman et al. 2017, eq. 6)
+    `sequence`:  s = exp(mean over loss tokens of (log pi_t - log pi_old_t))       (GSPO, Zheng et al. 2025, eq. 7)
+
+    The exponent is clamped to 20 either way, so that no ratio overflows.
+
+    Args:
+        logprobs: (B, T) of the sampled tokens under the policy.
+        old_logprobs: (B, T) under the policy at the start of the batch; no gradient.
+        mask: (B, T) bool, the loss tokens.
+        level: which of the two.
+
+    Returns:
+        (B, T) ratios; those of `sequence` are the same all along a row.
+    """
+    log_ratio = (logprobs - old_logprobs).masked_fill(~mask, 0.0)
+    if level == "sequence":
+        log_ratio = (log_ratio.sum(dim=1) / mask.sum(dim=1).clamp(min=1))[:, None].expand_as(log_ratio)
+    return torch.exp(log_ratio.clamp(-_LARGEST_LOG_RATIO, _LARGEST_LOG_RATIO))
+
+
+def clipped_surrogate(ratio: Tensor, advantages: Tensor, clip_low: float, clip_high: float) -> Surrogate:
+    """-min(ratio * A, clip(ratio, 1 - clip_low, 1 + clip_high) * A).
 
     Source: PPO, Schulman et al. 2017, eq. 7; separate bounds: DAPO, Yu et al. 2025, section 3.1.
 
     Args:
-        logprobs: (B, T) of the sampled tokens under the policy; carries the gradient.
-        old_logprobs: (B, T) under the policy at the start of the batch; no gradient.
-        advantages: (B,), the same for every token of a row.
+        ratio: (B, T), see `importance_ratio`.
+        advantages: (B, T).
         clip_low: distance of the lower bound from 1.
         clip_high: distance of the upper bound from 1.
     """
-    ratio = torch.exp(logprobs - old_logprobs)
-    advantage = advantages[:, None]
     clipped = ratio.clamp(1 - clip_low, 1 + clip_high)
     return Surrogate(
-        loss=-torch.minimum(ratio * advantage, clipped * advantage),
-        clipped_low=(ratio < 1 - clip_low) & (advantage < 0),
-        clipped_high=(ratio > 1 + clip_high) & (advantage > 0),
+        loss=-torch.minimum(ratio * advantages, clipped * advantages),
+        clipped_low=(ratio < 1 - clip_low) & (advantages < 0),
+        clipped_high=(ratio > 1 + clip_high) & (advantages > 0),
     )
+
+
+def cispo_surrogate(
+    ratio: Tensor, logprobs: Tensor, advantages: Tensor, clip_low: float, clip_high: float
+) -> Surrogate:
+    """-sg(clip(ratio, 1 - clip_low, 1 + clip_high)) * A * log pi: the clip caps a weight and takes no gradient away.
+
+    Source: MiniMax-M1 (MiniMax 2025), eq. 4 and 5; sg stops the gradient.
+
+    Args:
+        ratio: (B, T), see `importance_ratio`.
+        logprobs: (B, T) of the sampled tokens under the policy; carries the gradient.
+        advantages: (B, T).
+        clip_low: distance of the lower bound from 1; 1 for none.
+        clip_high: distance of the upper bound from 1.
+    """
+    weight = ratio.detach().clamp(1 - clip_low, 1 + clip_high)
+    return Surrogate(
+        loss=-weight * advantages * logprobs,
+        clipped_low=ratio < 1 - clip_low,
+        clipped_high=ratio > 1 + clip_high,
+    )
+
+
+def logprob_surrogate(logprobs: Tensor, advantages: Tensor) -> Surrogate:
+    """-A * log pi: the policy gradient itself (REINFORCE, Williams 1992).
+
+    Args:
+        logprobs: (B, T) of the sampled tokens under the policy; carries the gradient.
+        advantages: (B, T).
+    """
+    nowhere = torch.zeros_like(logprobs, dtype=torch.bool)
+    return Surrogate(loss=-advantages * logprobs, clipped_low=nowhere, clipped_high=nowhere)
 
 
 def token_weights(lengths: Tensor, aggregate: Aggregate, max_length: int) -> Tensor:

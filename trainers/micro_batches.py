@@ -1,11 +1,63 @@
-"""Which rows go through the model together."""
+"""Which rows go through the model together, and those rows without the padding around them."""
 
 from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 import torch
 from torch import Tensor
 
 from .trajectory import Batch
+
+
+@dataclass(frozen=True)
+class Cut:
+    """Some rows of a batch, padded on the right to the longest of them, on whichever side they were padded before."""
+
+    source: Batch
+    rows: Tensor
+
+    @cached_property
+    def batch(self) -> Batch:
+        """The rows as a batch of their own."""
+        source, ends = self.source, self.source.turn_ends
+        if ends is not None:
+            ends = torch.where(ends[self.rows] >= 0, ends[self.rows] - self._starts[:, None], -1)
+        return replace(
+            source.rows(self.rows),
+            input_ids=self.of(source.input_ids),
+            attention_mask=self.of(source.attention_mask),
+            loss_mask=self.of(source.loss_mask),
+            sampler_logprobs=self.of(source.sampler_logprobs),
+            turn_ends=ends,
+        )
+
+    def of(self, values: Tensor) -> Tensor:
+        """The part of a value a token, (N, T), that these rows have, (n, width); 0 in the padding."""
+        return values[self.rows[:, None], self._places].masked_fill(~self._inside, 0)
+
+    def put(self, values: Tensor, into: Tensor) -> None:
+        """Write a value a token of these rows, (n, width), to where they are in the whole, (N, T)."""
+        rows = self.rows[:, None].expand_as(self._places)
+        into[rows[self._inside], self._places[self._inside]] = values[self._inside]
+
+    @cached_property
+    def _lengths(self) -> Tensor:
+        return self.source.attention_mask[self.rows].sum(dim=1)
+
+    @cached_property
+    def _inside(self) -> Tensor:
+        return torch.arange(int(self._lengths.max())) < self._lengths[:, None]
+
+    @cached_property
+    def _starts(self) -> Tensor:
+        return self.source.attention_mask[self.rows].argmax(dim=1)
+
+    @cached_property
+    def _places(self) -> Tensor:
+        places = self._starts[:, None] + torch.arange(int(self._lengths.max()))
+        return places.clamp(max=self.source.input_ids.shape[1] - 1)
 
 
 def micro_batches(batch: Batch, rows: Tensor, size: int, shares_prompts: bool) -> list[Tensor]:
@@ -36,6 +88,6 @@ def micro_batches(batch: Batch, rows: Tensor, size: int, shares_prompts: bool) -
 
 def _positions(batch: Batch, part: Tensor) -> int:
     """How many positions a part takes, padding included, if its groups share their prompts."""
-    prompts = batch.loss_mask[part].int().argmax(dim=1)
+    prompts = batch.loss_mask[part].int().argmax(dim=1) - batch.attention_mask[part].argmax(dim=1)
     completions = batch.attention_mask[part].sum(dim=1) - prompts
     return int(len(batch.groups[part].unique()) * prompts.max() + len(part) * completions.max())

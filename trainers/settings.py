@@ -8,7 +8,9 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 
 from ..verifiers.rubric_spec import read_spec
 from .algorithms import Algorithm
+from .critic_settings import CriticSettings
 from .engines.base import Sampling
+from .monitor_settings import MonitorSettings
 from .warmstart import WarmStart
 
 Beta = Annotated[float, Field(ge=0, lt=1)]
@@ -85,7 +87,7 @@ class TrainSettings(Section):
 
     steps: int = Field(100, ge=1)
     prompts_per_step: int = Field(8, ge=1, description="groups in a rollout")
-    group_size: int = Field(8, ge=2, description="completions of each prompt")
+    group_size: int = Field(8, ge=1, description="completions of each prompt")
     epochs: int = Field(1, ge=1, description="passes over a rollout")
     minibatches: int = Field(1, ge=1, description="optimizer steps in each pass")
     micro_batch_size: int = Field(32, ge=1, description="rows in one forward pass; changes memory, not the gradient")
@@ -152,10 +154,30 @@ class TrainConfig(Section):
     env: EnvSettings
     sampling: SamplingSettings = Field(default_factory=SamplingSettings)
     algorithm: Algorithm = Field(default_factory=lambda: Algorithm.model_validate({"name": "grpo"}))
+    critic: CriticSettings | None = Field(None, description="for advantage 'gae'; the defaults if null")
     train: TrainSettings = Field(default_factory=TrainSettings)
     eval: EvalSettings = Field(default_factory=EvalSettings)
     checkpoint: CheckpointSettings = Field(default_factory=CheckpointSettings)
     log: LogSettings = Field(default_factory=LogSettings)
+    monitor: MonitorSettings = Field(default_factory=MonitorSettings)
+
+    @model_validator(mode="after")
+    def _groups_have_members_to_compare(self) -> TrainConfig:
+        if self.algorithm.compares_groups and self.train.group_size < 2:
+            raise ValueError(
+                f"train.group_size is {self.train.group_size} but advantage {self.algorithm.advantage!r} compares the "
+                "completions of a prompt; set it to 2 or more."
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _a_critic_is_asked(self) -> TrainConfig:
+        if self.critic is not None and not self.algorithm.needs_critic:
+            raise ValueError(
+                f"there is a section critic but algorithm {self.algorithm.name!r} has advantage "
+                f"{self.algorithm.advantage!r}, which asks none; remove that section, or set algorithm.advantage: gae."
+            )
+        return self
 
     @property
     def eval_env(self) -> EnvSettings:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import torch
@@ -13,33 +13,38 @@ from torch import Tensor
 
 from ..verifiers import UserError
 from .algorithms import Algorithm
-from .kl import k3
+from .credit import along_rows
+from .entropy import EntropyBonus, EntropyLogprobs
+from .kl import k3, kl_estimate
 from .logprobs import TokenLogprobs
-from .losses import clipped_surrogate, token_weights
-from .micro_batches import micro_batches
+from .losses import (
+    Surrogate,
+    cispo_surrogate,
+    clipped_surrogate,
+    importance_ratio,
+    logprob_surrogate,
+    token_weights,
+)
+from .micro_batches import Cut, micro_batches
 from .seeding import derive
 from .settings import TrainSettings
 from .trajectory import Batch
+from .truncation import has_loss
+
+# KL(old policy || policy), a token.
+_APPROXIMATE_KL = "policy/approxkl_avg"
 
 
 @dataclass(frozen=True)
 class Frozen:
     """What stays fixed while the policy moves, (N, T) each; None where the formula does without.
 
-    With one optimizer step a batch the old log-probs are the policy's own, detached, so they are not computed
-    a second time and the ratio is exactly 1.
+    Before the policy has moved, its own log-probs, detached, are the old ones, whatever stands here: then the
+    ratio is exactly 1, whichever rows went through the model together.
     """
 
     old_logprobs: Tensor | None
     reference_logprobs: Tensor | None
-
-    def rows(self, index: Tensor, width: int) -> Frozen:
-        """The rows at `index`, cut to `width` tokens."""
-        old, reference = self.old_logprobs, self.reference_logprobs
-        return Frozen(
-            None if old is None else old[index, :width],
-            None if reference is None else reference[index, :width],
-        )
 
 
 @dataclass
@@ -57,6 +62,15 @@ class Tally:
         self.tokens += int(mask.sum())
         for name, value in values.items():
             self.sums[name] = self.sums.get(name, 0.0) + float(value.detach()[mask].double().sum())
+
+    def merge(self, other: Tally) -> None:
+        """Add what another one holds."""
+        self.tokens += other.tokens
+        for name, total in other.sums.items():
+            self.sums[name] = self.sums.get(name, 0.0) + total
+        self.largest_drift = max(self.largest_drift, other.largest_drift)
+        self.losses += other.losses
+        self.grad_norms += other.grad_norms
 
     def metrics(self) -> dict[str, float]:
         """Means over tokens, and over optimizer steps for the loss and the norm of its gradient."""
@@ -97,6 +111,8 @@ class Updater:
     ) -> None:
         if algorithm.needs_reference and reference is None:
             raise ValueError(f"{algorithm.name} with kl_coef {algorithm.kl_coef} needs a reference policy")
+        if algorithm.entropy_bonus and not isinstance(policy, EntropyLogprobs):
+            raise ValueError("an entropy bonus needs EntropyLogprobs, whose entropies carry the gradient")
         self.accelerator = accelerator
         self.policy = policy
         self.reference = reference
@@ -105,41 +121,76 @@ class Updater:
         self.settings = settings
         self.max_tokens = max_tokens
         self.seed = seed
+        self.entropy = EntropyBonus(algorithm)
+        self._with_entropies = {"entropies": True} if algorithm.entropy_bonus else {}
 
-    def step(self, batch: Batch, advantages: Tensor, step: int) -> dict[str, float]:
+    def step(self, batch: Batch, advantages: Tensor, step: int, frozen: Frozen | None = None) -> dict[str, float]:
         """All epochs and minibatches over one batch; returns metrics by their published names.
 
         Args:
             batch: N trajectories.
-            advantages: (N,), 0 for a row that has nothing to say.
+            advantages: (N, T), or (N,) for one a row; 0 where there is nothing to say.
             step: number of the step, for the learning rate and the order of minibatches.
+            frozen: what `freeze` gave, if it was asked already.
         """
-        learning_rate = self.settings.learning_rate_at(step)
+        learning_rate = self.learning_rate_at(step)
         for group in self.optimizer.param_groups:
             group["lr"] = learning_rate
         tally = Tally()
-        frozen = self.freeze(batch, advantages)
-        for epoch in range(self.settings.epochs):
-            for rows in self._minibatches(len(batch), step, epoch):
-                self.optimizer.zero_grad(set_to_none=True)
-                if not self.accumulate(batch, advantages, frozen, rows, tally):
-                    continue  # no row has a gradient: momentum alone is no reason to move
-                norm = float(self.accelerator.clip_grad_norm_(self.policy.parameters(), self.settings.max_grad_norm))
-                if not math.isfinite(norm):
-                    raise UserError(
-                        f"The gradient of step {step + 1} has norm {norm}, which would ruin the weights; lower "
-                        "train.learning_rate, or go on from a checkpoint with train.precision=fp32."
-                    )
-                tally.grad_norms.append(norm)
-                self.optimizer.step()
-        return {"learning_rate": learning_rate, **tally.metrics()}
+        if frozen is None:
+            frozen = self.freeze(batch, advantages)
+        # Until the policy has moved, it is the old one.
+        now = replace(frozen, old_logprobs=None)
+        for rows in self._minibatches(len(batch), step):
+            self.optimizer.zero_grad(set_to_none=True)
+            seen = Tally()
+            pushed = self.push(batch, advantages, now, rows, seen)
+            tally.merge(seen)
+            if self.goes_too_far(seen):
+                break
+            if not pushed:
+                continue  # no row has a gradient: momentum alone is no reason to move
+            norm = float(self.accelerator.clip_grad_norm_(self.policy.parameters(), self.settings.max_grad_norm))
+            if not math.isfinite(norm):
+                raise UserError(
+                    f"The gradient of step {step + 1} has norm {norm}, which would ruin the weights; lower "
+                    "train.learning_rate, or go on from a checkpoint with train.precision=fp32."
+                )
+            tally.grad_norms.append(norm)
+            self.optimizer.step()
+            now = frozen
+        metrics = {"learning_rate": learning_rate, **tally.metrics()}
+        return metrics | ({"entropy_coef": self.entropy.coef} if self.algorithm.entropy_bonus else {})
 
-    def freeze(self, batch: Batch, advantages: Tensor) -> Frozen:
-        """Log-probs of the policy at the start of the batch, and of the reference, where they are needed."""
-        rows = self._contributing(batch, advantages, torch.arange(len(batch)))
+    def learning_rate_at(self, step: int) -> float:
+        """The policy's in a step, counted from 0."""
+        return self.settings.learning_rate_at(step)
+
+    def push(self, batch: Batch, advantages: Tensor, frozen: Frozen, rows: Tensor, tally: Tally) -> bool:
+        """All that a minibatch adds to `.grad`; says whether it is anything. See `accumulate`."""
+        return self.accumulate(batch, advantages, frozen, rows, tally)
+
+    def goes_too_far(self, tally: Tally) -> bool:
+        """Whether on a minibatch the policy is 1.5 times as far from the old one as it may be, so that epochs end.
+
+        Measured before the minibatch moves the policy, as in Schulman's Spinning Up.
+        """
+        limit = self.algorithm.early_stop_kl
+        return limit is not None and tally.sums.get(_APPROXIMATE_KL, 0.0) > 1.5 * limit * tally.tokens
+
+    def freeze(self, batch: Batch, advantages: Tensor | None = None) -> Frozen:
+        """Log-probs of the policy at the start of the batch, and of the reference, where they are needed.
+
+        Without advantages, which may themselves depend on them, they are of every graded row.
+        """
+        rows = torch.arange(len(batch))
+        if advantages is None:
+            rows = rows[~batch.rewards.isnan() & (batch.lengths > 0)]
+        else:
+            rows = self._contributing(batch, advantages, rows)
         one_pass = self.settings.epochs == 1 and self.settings.minibatches == 1
         return Frozen(
-            None if one_pass else self._logprobs(self.policy, batch, rows),
+            None if one_pass and not self.algorithm.kl_in_reward else self._logprobs(self.policy, batch, rows),
             self._logprobs(self.reference, batch, rows) if self.reference is not None else None,
         )
 
@@ -149,77 +200,103 @@ class Updater:
         """Add to `.grad` the gradient of one optimizer step's loss over `rows`, micro-batch by micro-batch.
 
         The denominators count every graded row in `rows`, whether or not it has a gradient, before the first
-        backward pass; so neither the micro-batch size nor the rows left out change the result.
+        backward pass; so neither the micro-batch size nor the rows that are skipped change the result.
 
         Returns:
             Whether any row has a gradient.
         """
         tally = tally if tally is not None else Tally()
-        graded = ~batch.rewards.isnan()
+        if advantages.dim() == 1:
+            advantages = along_rows(advantages, batch.loss_mask)
+        lengths = torch.where(~batch.rewards.isnan(), batch.lengths, 0)[rows]
         weights = torch.zeros(len(batch))
-        lengths = torch.where(graded, batch.lengths, 0)[rows]
         weights[rows] = token_weights(lengths, self.algorithm.aggregate, self.max_tokens)
+        bonus = self.entropy.applied / max(int(lengths.sum()), 1)
 
         contributing = self._contributing(batch, advantages, rows)
-        loss = 0.0
+        loss, seen = 0.0, Tally()
         for index in self._micro_batches(self.policy, batch, contributing):
-            part = self._loss(batch, advantages, frozen, weights, index, tally)
+            part = self._loss(Cut(batch, index), advantages, frozen, weights, bonus, seen)
             self.accelerator.backward(part)
             loss += float(part.detach())
         if len(contributing) > 0:
-            tally.losses.append(loss)
+            seen.losses.append(loss)
+            if self.algorithm.entropy_bonus:
+                self.entropy.observe(seen.sums.pop("entropy") / seen.tokens)
+        tally.merge(seen)
         return len(contributing) > 0
 
     def _loss(
-        self, batch: Batch, advantages: Tensor, frozen: Frozen, weights: Tensor, index: Tensor, tally: Tally
+        self, cut: Cut, advantages: Tensor, frozen: Frozen, weights: Tensor, bonus: float, tally: Tally
     ) -> Tensor:
         device = self.accelerator.device
-        micro = batch.rows(index).to(device)
-        width = micro.input_ids.shape[1]
-        fixed = frozen.rows(index, width)
+        micro = cut.batch.to(device)
         mask = micro.loss_mask
         with self.accelerator.autocast():
-            logprobs = self.policy(micro.input_ids, micro.attention_mask, mask).logprobs
-        old = logprobs.detach() if fixed.old_logprobs is None else fixed.old_logprobs.to(device)
+            said = self.policy(micro.input_ids, micro.attention_mask, mask, **self._with_entropies)
+        logprobs = said.logprobs
+        old = logprobs.detach() if frozen.old_logprobs is None else cut.of(frozen.old_logprobs).to(device)
 
-        surrogate = clipped_surrogate(
-            logprobs, old, advantages[index].to(device), self.algorithm.clip_low, self.algorithm.clip_high
-        )
+        surrogate = self._surrogate(logprobs, old, cut.of(advantages).to(device), mask)
         token_loss = surrogate.loss
         drift = (old - micro.sampler_logprobs).abs()
         values = {
             "clip_ratio/low_mean": surrogate.clipped_low,
             "clip_ratio/high_mean": surrogate.clipped_high,
+            "clip_ratio/region_mean": surrogate.clipped_low | surrogate.clipped_high,
             "sampling/sampling_logp_difference/mean": drift,
         }
-        if fixed.reference_logprobs is not None:
-            kl = k3(logprobs, fixed.reference_logprobs.to(device))
+        if self.algorithm.early_stop_kl is not None:
+            values[_APPROXIMATE_KL] = k3(old, logprobs)
+        if self.algorithm.kl_in_loss:
+            assert frozen.reference_logprobs is not None
+            kl = kl_estimate(logprobs, cut.of(frozen.reference_logprobs).to(device), self.algorithm.kl_estimator)
             token_loss = token_loss + self.algorithm.kl_coef * kl
             values["kl"] = kl
+        token_loss = weights[cut.rows].to(device)[:, None] * token_loss
+        if self.algorithm.entropy_bonus:
+            token_loss = token_loss - bonus * said.entropies
+            values["entropy"] = said.entropies
         tally.add(mask, **values)
         tally.largest_drift = max(tally.largest_drift, float(drift[mask].max()))
-        return (weights[index].to(device)[:, None] * token_loss).masked_fill(~mask, 0.0).sum()
+        return token_loss.masked_fill(~mask, 0.0).sum()
+
+    def _surrogate(self, logprobs: Tensor, old: Tensor, advantages: Tensor, mask: Tensor) -> Surrogate:
+        row = self.algorithm
+        if row.ratio == "none":
+            return logprob_surrogate(logprobs, advantages)
+        ratio = importance_ratio(logprobs, old, mask, row.ratio)
+        if row.surrogate == "cispo":
+            return cispo_surrogate(ratio, logprobs, advantages, row.clip_low, row.clip_high)
+        return clipped_surrogate(ratio, advantages, row.clip_low, row.clip_high)
 
     def _contributing(self, batch: Batch, advantages: Tensor, rows: Tensor) -> Tensor:
-        """Those of `rows` that can change the gradient: graded, and pushed by an advantage or by the KL."""
-        graded = ~batch.rewards.isnan()
-        pushed = (advantages != 0) | (self.reference is not None)
-        return rows[(graded & pushed & (batch.lengths > 0))[rows]]
+        """Those of `rows` that can change the gradient: graded, and pushed by an advantage, the KL or the entropy."""
+        if advantages.dim() == 1:
+            advantages = along_rows(advantages, batch.loss_mask)
+        pushed = ((advantages != 0) & batch.loss_mask).any(dim=1)
+        if self.algorithm.kl_in_loss or self.algorithm.entropy_bonus:
+            pushed = torch.ones_like(pushed)
+        counted = ~batch.rewards.isnan() & (batch.lengths > 0) & has_loss(batch, self.algorithm.truncated)
+        return rows[(counted & pushed)[rows]]
 
     @torch.no_grad()
     def _logprobs(self, model: TokenLogprobs, batch: Batch, rows: Tensor) -> Tensor:
         result = torch.zeros(batch.input_ids.shape)
         for index in self._micro_batches(model, batch, rows):
-            micro = batch.rows(index).to(self.accelerator.device)
+            cut = Cut(batch, index)
+            micro = cut.batch.to(self.accelerator.device)
             with self.accelerator.autocast():
                 logprobs = model(micro.input_ids, micro.attention_mask, micro.loss_mask).logprobs
-            result[index, : logprobs.shape[1]] = logprobs.cpu()
+            cut.put(logprobs.cpu().to(result.dtype), result)
         return result
 
     def _micro_batches(self, model: TokenLogprobs, batch: Batch, rows: Tensor) -> list[Tensor]:
         return micro_batches(batch, rows, self.settings.micro_batch_size, model.shares_prompts)
 
-    def _minibatches(self, count: int, step: int, epoch: int) -> Iterator[Tensor]:
-        generator = np.random.default_rng(derive(self.seed, "minibatches", step, epoch))
-        order = torch.from_numpy(generator.permutation(count))
-        yield from order.tensor_split(self.settings.minibatches)
+    def _minibatches(self, count: int, step: int) -> Iterator[Tensor]:
+        """Those of all epochs, each epoch in an order of its own."""
+        for epoch in range(self.settings.epochs):
+            generator = np.random.default_rng(derive(self.seed, "minibatches", step, epoch))
+            order = torch.from_numpy(generator.permutation(count))
+            yield from order.tensor_split(self.settings.minibatches)

@@ -11,7 +11,7 @@ from rlvr.trainers.checkpoint import (
     checkpoint_step,
     checkpoints,
     latest_checkpoint,
-    restore_optimizer,
+    restore_state,
     save_checkpoint,
 )
 from rlvr.trainers.models import load_model
@@ -53,7 +53,7 @@ def test_policy_optimizer_and_step_come_back_bit_by_bit(model, tokenizer, tmp_pa
 
     loaded = load_model(str(saved))
     again = adamw(loaded.model)
-    restore_optimizer(saved, again)
+    restore_state(saved, again)
     mine, theirs = optimizer.state_dict(), again.state_dict()
     assert mine["param_groups"] == theirs["param_groups"]
     assert len(mine["state"]) == len(list(model.parameters()))
@@ -138,7 +138,7 @@ def test_an_optimizer_that_was_saved_on_a_gpu_is_restored_without_one(model, tok
             # In the pickle, a string is X, its length in four bytes and itself; here it is a device.
             archive.writestr(name, content.replace(b"X\x03\0\0\0cpu", b"X\x06\0\0\0cuda:0"))
     again = adamw(model)
-    restore_optimizer(saved, again)
+    restore_state(saved, again)
     mine, theirs = optimizer.state_dict()["state"], again.state_dict()["state"]
     assert all(torch.equal(mine[index]["exp_avg"], theirs[index]["exp_avg"]) for index in mine)
 
@@ -147,4 +147,4 @@ def test_a_checkpoint_runs_no_code_when_it_is_read(model, tokenizer, tmp_path):
     saved = save_checkpoint(tmp_path, 1, model, tokenizer, adamw(model), keep=1)
     torch.save({"state": print}, saved / "optimizer.pt")
     with pytest.raises(pickle.UnpicklingError):
-        restore_optimizer(saved, adamw(model))
+        restore_state(saved, adamw(model))

@@ -73,3 +73,49 @@ def test_rows_are_cut_to_the_longest_of_them(batch):
     assert chosen.groups.tolist() == [6, 4]
     assert chosen.lengths.tolist() == [3, 1]
     assert batch.rows(torch.tensor([1])).input_ids.shape == (1, 6)
+
+
+def spoken(*turns, rewards=None, **fields):
+    """A trajectory of (message length, completion length) pairs."""
+    mask = [generated for message, completion in turns for generated in [0] * message + [1] * completion]
+    return Trajectory(
+        task_id="t",
+        group=0,
+        prompt="",
+        completion="last",
+        ids=list(range(1, len(mask) + 1)),
+        loss_mask=mask,
+        sampler_logprobs=[0.0] * len(mask),
+        entropies=None,
+        rewards=list(range(1, len(turns) + 1)) if rewards is None else rewards,
+        verdict=Verdict(1.0, True),
+        finish_reason="stop",
+        **fields,
+    )
+
+
+def test_turns_end_at_the_last_token_of_each_run():
+    assert spoken((2, 3), (1, 2), (2, 1)).turn_ends == [4, 7, 10]
+    assert spoken((2, 3)).turn_ends == [4]
+    assert spoken((2, 0)).turn_ends == [-1]
+    assert trajectory([1, 2], [3, 4]).turn_ends == [3]
+    # What is known better is not read off the mask.
+    assert spoken((2, 3), (1, 0), turn_ends=[4, 4]).turn_ends == [4, 4]
+
+
+def test_a_batch_knows_what_each_turn_was_worth_and_where_it_ended():
+    batch = Batch.from_trajectories([spoken((2, 3), (1, 2), truncated=True), spoken((1, 1))], PAD)
+    assert batch.turn_rewards.tolist() == [[1, 2], [1, 0]]
+    assert batch.turn_ends.tolist() == [[4, 7], [1, -1]]
+    assert batch.truncated.tolist() == [True, False]
+    assert batch.rewards.tolist() == [3, 1]
+    second = batch.rows(torch.tensor([1])).to(torch.device("cpu"))
+    assert (second.turn_rewards.tolist(), second.turn_ends.tolist()) == ([[1, 0]], [[1, -1]])
+    assert second.input_ids.shape == (1, 2)
+
+
+def test_the_transcript_is_all_that_was_said_after_the_prompt():
+    said = [("system", "s"), ("user", "p"), ("assistant", "a"), ("user", "b"), ("assistant", "last")]
+    conversation = [{"role": role, "content": content} for role, content in said]
+    assert spoken((1, 1), (1, 1), conversation=conversation).transcript == "a\n[user] b\nlast"
+    assert spoken((1, 1), conversation=conversation[:3]).transcript == "last"

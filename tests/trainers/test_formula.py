@@ -1,0 +1,72 @@
+import subprocess
+import sys
+
+import pytest
+
+from rlvr.trainers.algorithms import ALGORITHMS, Algorithm
+from rlvr.trainers.formula import formula
+from rlvr.trainers.settings import TrainSettings
+
+TRAIN = TrainSettings(prompts_per_step=4, group_size=8, minibatches=2, epochs=3, learning_rate=1e-5)
+
+
+def block(**cells):
+    return formula(Algorithm.model_validate(cells), TRAIN, max_tokens=48, temperature=0.7)
+
+
+@pytest.mark.parametrize(
+    ("cells", "lines"),
+    [
+        (
+            {"name": "grpo", "kl_coef": 0.04},
+            [
+                "A_i = (R_i - mean R) / (std R + 0.0001) over the group of 8, std with ddof 1",
+                "rho_t = exp(log pi_t - log pi_old_t), one a token; log pi at temperature 0.7",
+                "L_t = -min(rho_t * A_i, clip(rho_t, 0.8, 1.2) * A_i)",
+                "loss = 1/N sum_i 1/|o_i| sum_t L_t",
+                "in the loss, L_t + 0.04 * k3_t, with k3_t = exp(d) - d - 1, d = log pi_ref_t - log pi_t",
+                "N = 16 rows",
+                "4 prompts * 8 completions",
+                "3 epoch(s) * 2 minibatch(es)",
+            ],
+        ),
+        (
+            {"name": "dr_grpo", "truncated": "mask"},
+            [
+                "A_i = R_i - mean R over the group of 8; no division by the deviation",
+                "N * L_max = 16 rows * 48 tokens = 768",
+                "none, and no reference policy is kept",
+                "in the baseline and the normaliser, but not in the loss",
+            ],
+        ),
+        ({"name": "dapo"}, ["clip(rho_t, 0.8, 1.28)", "T = the tokens of 16 rows", "in at most 10 rollouts"]),
+        ({"name": "gspo"}, ["rho = exp(mean_t(", "-min(rho * A_i, clip(rho, 0.9997, 1.0004) * A_i)"]),
+        ({"name": "cispo"}, ["L_t = -stop_gradient(clip(rho_t, 0.8, 1.2)) * A_i * log pi_t"]),
+        (
+            {"name": "rloo", "kl_coef": 0.05},
+            ["R_i = r_i - 0.05 * sum_t k1_t, with log pi_t - log pi_ref_t", "mean R of the 7 others of the group"],
+        ),
+        ({"name": "reinforce"}, ["A_i = R_i - mean R over the batch of 32", "L_t = -A_i * log pi_t"]),
+        ({"name": "reinforce", "advantage": "moving_average"}, ["A_i = R_i - b, with b <- 0.9 b + 0.1 mean R"]),
+        ({"name": "grpo", "entropy_coef": 0.01}, ["loss - 0.01 * mean entropy a token"]),
+        ({"name": "grpo", "entropy_target": 0.3}, ["while that is at most 0.3 nats"]),
+        ({"name": "grpo", "kl_coef": 0.1, "kl_estimator": "k1"}, ["on average its gradient is nought"]),
+    ],
+)
+def test_the_block_has_the_formula_and_its_numbers(cells, lines):
+    text = block(**cells)
+    assert text.startswith(f"objective of {cells['name']}\n")
+    for line in lines:
+        assert line in text
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_every_row_has_a_block_that_is_short(name):
+    lines = block(name=name).splitlines()
+    assert len(lines) <= 20
+    assert max(map(len, lines)) <= 180
+
+
+def test_it_takes_no_torch():
+    code = "import sys, rlvr.trainers.formula; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 0

@@ -1,0 +1,41 @@
+import torch
+
+from rlvr.trainers.run_state import RunState
+from rlvr.trainers.task_queue import TaskQueue
+
+
+def optimizer():
+    weight = torch.nn.Parameter(torch.ones(3))
+    made = torch.optim.AdamW([weight], lr=0.1)
+    weight.grad = torch.tensor([1.0, 2.0, 3.0])
+    return made
+
+
+def test_the_optimizer_and_every_part_come_back(tmp_path):
+    mine, queue = optimizer(), TaskQueue(0, 10)
+    mine.step()
+    queue.take(7)
+    torch.save(RunState(mine, tasks=queue).state_dict(), tmp_path / "state.pt")
+    saved = torch.load(tmp_path / "state.pt", weights_only=True)
+
+    theirs, again = optimizer(), TaskQueue(0, 10)
+    RunState(theirs, tasks=again).load_state_dict(saved)
+    assert again.taken == 7
+    assert torch.equal(*(o.state[o.param_groups[0]["params"][0]]["exp_avg"] for o in (mine, theirs)))
+    # What keeps no parts is still an optimizer's state.
+    optimizer().load_state_dict({name: saved[name] for name in ("state", "param_groups")})
+
+
+def test_a_part_that_an_older_checkpoint_lacks_stays_as_it_was_made():
+    queue = TaskQueue(0, 10, taken=4)
+    made = optimizer()
+    RunState(optimizer(), tasks=queue).load_state_dict(made.state_dict())
+    assert queue.taken == 4
+
+
+def test_the_queue_goes_on_where_it_was_whatever_sizes_are_taken():
+    whole = TaskQueue(3, 10).take(25)
+    parts = TaskQueue(3, 10)
+    assert [task for size in (4, 6, 1, 14) for task in parts.take(size)] == whole
+    assert sorted(whole[:10]) == sorted(whole[10:20]) == list(range(10))
+    assert TaskQueue(3, 10, taken=11).take(14) == whole[11:]
