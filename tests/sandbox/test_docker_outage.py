@@ -89,10 +89,16 @@ def own_daemon() -> Iterator[OwnDaemon]:
 
 
 def left_over() -> int:
+    """The containers that are left once the daemon has had time to remove those that ended with it."""
     from rlvr.sandbox.docker import daemon
 
-    daemon().reap()
-    return len(daemon().client.containers(all=True))
+    deadline = time.monotonic() + 30
+    while True:
+        daemon().reap()
+        left = len(daemon().client.containers(all=True))
+        if left == 0 or time.monotonic() > deadline:
+            return left
+        time.sleep(0.05)
 
 
 @pytest.mark.slow
