@@ -139,7 +139,7 @@ class Trainer:
             formula(
                 config.algorithm,
                 config.train,
-                config.sampling.max_tokens,
+                config.sampling.max_tokens * self.envs.max_turns,
                 config.sampling.temperature,
                 config.critic,
             )
@@ -236,7 +236,7 @@ class Trainer:
             return Sampled(trajectories, trajectories, {})
 
         def worth(trajectory: Trajectory) -> float:
-            worthless = algorithm.truncated == "zero_reward" and trajectory.truncated
+            worthless = algorithm.truncated == "zero_reward" and trajectory.finish_reason == "length"
             return 0.0 if worthless and not math.isnan(trajectory.reward) else trajectory.reward
 
         sampled = sample_with_spread(self._rollout, train.prompts_per_step, algorithm.dynamic_sampling_rollouts, worth)
@@ -333,7 +333,7 @@ class Trainer:
             "optimizer": self.optimizer,
             "algorithm": config.algorithm,
             "settings": train,
-            "max_tokens": config.sampling.max_tokens,
+            "max_tokens": config.sampling.max_tokens * self.envs.max_turns,
             "seed": config.seed,
         }
         if not config.algorithm.needs_critic:

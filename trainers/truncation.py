@@ -17,9 +17,9 @@ def worth_of_truncated(batch: Batch, rule: TruncationRule) -> Batch:
 
     One whose grader failed stays ungraded. Source: Liu et al. 2025 (Understanding R1-Zero-like training).
     """
-    if rule != "zero_reward" or batch.truncated is None:
+    if rule != "zero_reward" or batch.cut_off is None:
         return batch
-    worthless = batch.truncated & ~batch.rewards.isnan()
+    worthless = batch.cut_off & ~batch.rewards.isnan()
     turns = batch.turn_rewards
     return replace(
         batch,
@@ -34,6 +34,6 @@ def has_loss(batch: Batch, rule: TruncationRule) -> torch.Tensor:
     The others are still in their group's baseline and in every denominator, so that a token counts the same however
     many were cut off. Source: overlong filtering, DAPO (Yu et al. 2025), section 3.4.
     """
-    if rule != "mask" or batch.truncated is None:
+    if rule != "mask" or batch.cut_off is None:
         return torch.ones(len(batch), dtype=torch.bool)
-    return ~batch.truncated
+    return ~batch.cut_off

@@ -57,7 +57,7 @@ class WarmStart(BaseModel):
     template: str = Field("{expression}=", description="the prompt, as the environment asks it")
     span: int = Field(12, ge=2, description="how many numbers a range of guess_number has")
     lowest: int = Field(1, ge=0, description="the smallest number of guess_number")
-    highest: int = Field(40, ge=1, description="the largest number of guess_number")
+    highest: int = Field(99, ge=1, description="the largest number of guess_number")
     max_turns: int = Field(4, ge=1, description="the most guesses of guess_number")
     system: str | None = Field(None, description="the system message, as the environment sets it")
     careless: float = Field(0.6, ge=0, le=1, description="share of guesses among the uneven demonstrations")

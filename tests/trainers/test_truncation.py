@@ -1,3 +1,5 @@
+import dataclasses
+
 import torch
 
 from rlvr.trainers.losses import token_weights
@@ -7,7 +9,7 @@ from rlvr.trainers.truncation import has_loss, worth_of_truncated
 NAN = float("nan")
 
 
-def batch_of(rewards, truncated):
+def batch_of(rewards, cut_off):
     ones = torch.ones(len(rewards), 2, dtype=torch.long)
     return Batch(
         input_ids=ones,
@@ -17,7 +19,7 @@ def batch_of(rewards, truncated):
         rewards=torch.tensor(rewards),
         groups=torch.zeros(len(rewards), dtype=torch.long),
         turn_rewards=torch.tensor([[reward / 2, reward / 2] for reward in rewards]),
-        truncated=None if truncated is None else torch.tensor(truncated),
+        cut_off=None if cut_off is None else torch.tensor(cut_off),
     )
 
 
@@ -48,3 +50,10 @@ def test_the_weight_of_a_token_does_not_depend_on_how_many_were_cut_off():
     lengths = torch.tensor([4, 6, 10])
     for aggregate, weight in [("sequence_mean", 1 / 12), ("token_mean", 1 / 20), ("fixed_length", 1 / 60)]:
         assert torch.isclose(token_weights(lengths, aggregate, 20)[0], torch.tensor(weight))
+
+
+def test_an_episode_that_ran_out_of_turns_was_not_cut_off():
+    """Its last completion ended by itself; losing a game is no truncation."""
+    batch = dataclasses.replace(batch_of([1.0, 0.5], [False, False]), truncated=torch.tensor([True, False]))
+    assert worth_of_truncated(batch, "zero_reward").rewards.tolist() == [1.0, 0.5]
+    assert has_loss(batch, "mask").all()

@@ -44,6 +44,11 @@ class HFEngine:
         self._max_batch = max_batch
         self._autocast = autocast
 
+    @property
+    def max_length(self) -> int | None:
+        """How many positions the model has; None where it does not say."""
+        return getattr(self._model.config, "max_position_embeddings", None)
+
     def generate(self, prompts: Sequence[Sequence[int]], sampling: Sampling, seeds: Sequence[int]) -> list[Completion]:
         """See `Engine.generate`."""
         if len(prompts) != len(seeds):
