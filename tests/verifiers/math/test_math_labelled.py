@@ -1,4 +1,4 @@
-"""Answers labelled by hand by people who had not seen the code, from its conventions alone."""
+"""Answers written and labelled from the conventions alone, without sight of the code."""
 
 from __future__ import annotations
 
