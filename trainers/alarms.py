@@ -197,9 +197,9 @@ def critic_worse_than_mean(run: Run) -> str | None:
 def sampler_drift(run: Run) -> str | None:
     """Sampler and trainer compute different probabilities for the same tokens."""
     history, settings = run.history, run.settings
-    name = "sampling/sampling_logp_difference"
-    mean, worst = history.now(f"{name}/mean"), history.now(f"{name}/max")
-    change = history.change(f"{name}/mean", "lately")
+    name = "sampling/logprob_diff"
+    mean, worst = history.now(f"{name}_mean"), history.now(f"{name}_max")
+    change = history.change(f"{name}_mean", "lately")
     if mean is not None and mean >= settings.drift_mean:
         what = f"differ by {mean:.3g} nats a token on average, at least {settings.drift_mean:g}"
     elif worst is not None and worst >= settings.drift_max:
@@ -283,7 +283,7 @@ STEP_ALARMS: dict[str, tuple[tuple[str, ...], Callable[[Run], str | None]]] = {
     "one_part_gains": (("reward",), one_part_gains),
     "critic_worse_than_mean": (("critic/vf_explained_var",), critic_worse_than_mean),
     "sampler_drift": (
-        ("sampling/sampling_logp_difference/mean", "sampling/sampling_logp_difference/max"),
+        ("sampling/logprob_diff_mean", "sampling/logprob_diff_max"),
         sampler_drift,
     ),
     "grader_failures": (("verdicts/error",), grader_failures),

@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from ..sandbox.nearest import did_you_mean
 
-# Formulas stand with the functions that compute them: advantages.py, losses.py, kl.py. In words: formula.py.
+CorrectionKind = Literal["none", "token_truncate", "token_mask", "sequence_mask"]
+
+# (low, high) of the ratio of trainer and sampler, where a configuration gives none.
+CORRECTION_BOUNDS: dict[str, tuple[float, float]] = {
+    "token_truncate": (0.0, 2.0),
+    "token_mask": (0.5, 5.0),
+    "sequence_mask": (0.9, 1.1),
+}
+
+# Formulas stand with the functions that compute them: advantages.py, losses.py, kl.py, correction.py.
+# In words: formula.py.
 ALGORITHMS: dict[str, dict[str, Any]] = {
     # Williams 1992
     "reinforce": {
@@ -105,6 +116,14 @@ class Algorithm(BaseModel):
     entropy_target: float | None = Field(None, ge=0, description="nats a token that the bonus is to keep up, if any")
     entropy_coef_delta: float = Field(0.005, gt=0, description="how far the weight moves an optimizer step")
     entropy_coef_max: float = Field(1.0, ge=0, description="the most that the weight may become")
+    old_logprobs: Literal["trainer", "sampler"] = Field(
+        "trainer", description="whose log-probs the ratio divides by: of a pass over the batch, or those of the engine"
+    )
+    correction: CorrectionKind = Field(
+        "none", description="weight of a token for what sampler and trainer differ by, in the policy term alone"
+    )
+    correction_low: float | None = Field(None, ge=0, description="lower bound of its ratio; its kind's own if null")
+    correction_high: float | None = Field(None, gt=0, description="upper bound of its ratio; its kind's own if null")
     truncated: Literal["as_is", "zero_reward", "mask"] = Field(
         "as_is", description="completions that were cut off: as any other, worth 0, or taken out of the loss"
     )
@@ -175,6 +194,35 @@ class Algorithm(BaseModel):
                 "and a kl_coef above 0 to start from."
             )
         return self
+
+    @model_validator(mode="after")
+    def _sampler_and_trainer_are_compared_once(self) -> Algorithm:
+        if self.correction == "none":
+            for name in ("correction_low", "correction_high"):
+                if getattr(self, name) is not None:
+                    raise ValueError(
+                        f"{name} is {getattr(self, name)} but correction is 'none'; set correction: token_truncate, or "
+                        f"leave {name} out."
+                    )
+            return self
+        if self.old_logprobs == "sampler":
+            raise ValueError(
+                f"correction is {self.correction!r} but old_logprobs is 'sampler', so the ratio itself is already to "
+                "the sampler and would count twice; set old_logprobs: trainer or correction: none."
+            )
+        low, high = self.correction_bounds
+        if low >= high:
+            raise ValueError(f"the correction keeps ratios from {low:g} to {high:g}, which is none; raise the second.")
+        return self
+
+    @property
+    def correction_bounds(self) -> tuple[float, float]:
+        """Lower and upper bound of the ratio of trainer and sampler."""
+        low, high = CORRECTION_BOUNDS.get(self.correction, (0.0, math.inf))
+        return (
+            low if self.correction_low is None else self.correction_low,
+            high if self.correction_high is None else self.correction_high,
+        )
 
     @property
     def needs_critic(self) -> bool:

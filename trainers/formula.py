@@ -28,6 +28,7 @@ def formula(
         "advantage": _advantage(algorithm, train),
         "ratio": _ratio(algorithm, temperature),
         "surrogate": _surrogate(algorithm),
+        "correction": _correction(algorithm),
         "aggregate": _aggregate(algorithm),
         "KL": _kl(algorithm),
         "entropy": _entropy(algorithm),
@@ -86,7 +87,8 @@ def _gae(row: Algorithm) -> str:
 
 
 def _ratio(row: Algorithm, temperature: float) -> str:
-    at = f"log pi at temperature {temperature:g}"
+    old = ", pi_old as the sampler says" if row.old_logprobs == "sampler" and row.ratio != "none" else ""
+    at = f"log pi at temperature {temperature:g}{old}"
     return {
         "none": f"none; {at}",
         "token": f"rho_t = exp(log pi_t - log pi_old_t), one a token; {at}",
@@ -103,6 +105,17 @@ def _surrogate(row: Algorithm) -> str:
         "clip": f"L_t = -min({rho} * {advantage}, {clip} * {advantage})",
         "cispo": f"L_t = -stop_gradient({clip}) * {advantage} * log pi_t",
     }[row.surrogate]
+
+
+def _correction(row: Algorithm) -> str:
+    low, high = row.correction_bounds
+    ratio = "w_t = pi_old_t / q_t, q the sampler"
+    return {
+        "none": "none for what sampler and trainer differ by",
+        "token_truncate": f"L_t * clip(w_t, {low:g}, {high:g}), {ratio}",
+        "token_mask": f"L_t * w_t where {low:g} <= w_t <= {high:g}, else 0; {ratio}",
+        "sequence_mask": f"L_t where {low:g} <= exp(mean_t log w_t) <= {high:g}, else 0; {ratio}",
+    }[row.correction]
 
 
 def _aggregate(row: Algorithm) -> str:

@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 from ..verifiers.rubric_spec import read_spec
 from .algorithms import Algorithm
 from .critic_settings import CriticSettings
+from .engine_settings import EngineSettings
 from .engines.base import Sampling
 from .monitor_settings import MonitorSettings
 from .warmstart import WarmStart
@@ -72,14 +73,23 @@ class EnvSettings(Section):
 
 
 class SamplingSettings(Section):
-    """How rollouts are drawn: from the whole distribution, so that its log-probs are the policy's."""
+    """How rollouts are drawn: by default from the whole distribution, whose log-probs are the policy's."""
 
     max_tokens: int = Field(256, ge=1)
     temperature: float = Field(1.0, gt=0)
+    top_p: float = Field(1.0, gt=0, le=1, description="the likeliest tokens up to this mass; 1 for all")
+    top_k: int = Field(0, ge=0, description="the likeliest so many tokens; 0 for all")
+
+    @property
+    def cuts(self) -> bool:
+        """Whether some tokens that the policy could say are never drawn."""
+        return self.top_p < 1 or self.top_k > 0
 
     def sampling(self, temperature: float | None = None) -> Sampling:
-        """The same for an engine, at another temperature if one is given."""
-        return Sampling(self.max_tokens, self.temperature if temperature is None else temperature)
+        """The same for an engine; at another temperature, if one is given, from the whole distribution."""
+        if temperature is not None:
+            return Sampling(self.max_tokens, temperature)
+        return Sampling(self.max_tokens, self.temperature, self.top_p, self.top_k)
 
 
 class TrainSettings(Section):
@@ -153,6 +163,7 @@ class TrainConfig(Section):
     model: ModelSettings
     env: EnvSettings
     sampling: SamplingSettings = Field(default_factory=SamplingSettings)
+    engine: EngineSettings = Field(default_factory=EngineSettings)
     algorithm: Algorithm = Field(default_factory=lambda: Algorithm.model_validate({"name": "grpo"}))
     critic: CriticSettings | None = Field(None, description="for advantage 'gae'; the defaults if null")
     train: TrainSettings = Field(default_factory=TrainSettings)
@@ -176,6 +187,24 @@ class TrainConfig(Section):
             raise ValueError(
                 f"there is a section critic but algorithm {self.algorithm.name!r} has advantage "
                 f"{self.algorithm.advantage!r}, which asks none; remove that section, or set algorithm.advantage: gae."
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _sampler_and_trainer_can_be_compared(self) -> TrainConfig:
+        row = self.algorithm
+        if self.sampling.cuts and (row.correction != "none" or row.old_logprobs == "sampler"):
+            cut = f"top_p {self.sampling.top_p:g}" if self.sampling.top_p < 1 else f"top_k {self.sampling.top_k}"
+            asked = f"correction {row.correction!r}" if row.correction != "none" else "old_logprobs 'sampler'"
+            raise ValueError(
+                f"sampling has {cut}, under which the sampler's log-probs are those of the tokens that were kept and "
+                f"the trainer's those of all, so {asked} would compare two different distributions; set top_p: 1 and "
+                "top_k: 0, or leave that out."
+            )
+        if self.engine.async_steps and row.correction == "none" and row.old_logprobs == "trainer":
+            raise ValueError(
+                f"engine.async_steps is {self.engine.async_steps}, so rollouts are drawn from older policies than the "
+                "one that learns from them; set algorithm.correction: token_truncate (or another)."
             )
         return self
 

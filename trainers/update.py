@@ -13,6 +13,7 @@ from torch import Tensor
 
 from ..verifiers import UserError
 from .algorithms import Algorithm
+from .correction import correction_weights
 from .credit import along_rows
 from .entropy import EntropyBonus, EntropyLogprobs
 from .kl import k3, kl_estimate
@@ -76,7 +77,7 @@ class Tally:
         """Means over tokens, and over optimizer steps for the loss and the norm of its gradient."""
         means = {name: total / max(self.tokens, 1) for name, total in self.sums.items()}
         if self.sums:
-            means["sampling/sampling_logp_difference/max"] = self.largest_drift
+            means["sampling/logprob_diff_max"] = self.largest_drift
         if self.losses:
             means["loss"] = sum(self.losses) / len(self.losses)
         if self.grad_norms:
@@ -236,16 +237,24 @@ class Updater:
             said = self.policy(micro.input_ids, micro.attention_mask, mask, **self._with_entropies)
         logprobs = said.logprobs
         old = logprobs.detach() if frozen.old_logprobs is None else cut.of(frozen.old_logprobs).to(device)
+        drift = (old - micro.sampler_logprobs).abs()
+        correction = correction_weights(
+            old, micro.sampler_logprobs, mask, self.algorithm.correction, *self.algorithm.correction_bounds
+        )
+        if self.algorithm.old_logprobs == "sampler":
+            old = micro.sampler_logprobs
 
         surrogate = self._surrogate(logprobs, old, cut.of(advantages).to(device), mask)
-        token_loss = surrogate.loss
-        drift = (old - micro.sampler_logprobs).abs()
+        token_loss = correction * surrogate.loss
         values = {
             "clip_ratio/low_mean": surrogate.clipped_low,
             "clip_ratio/high_mean": surrogate.clipped_high,
             "clip_ratio/region_mean": surrogate.clipped_low | surrogate.clipped_high,
-            "sampling/sampling_logp_difference/mean": drift,
+            "sampling/logprob_diff_mean": drift,
         }
+        if self.algorithm.correction != "none":
+            values["sampling/importance_sampling_ratio/mean"] = correction
+            values["sampling/corrected_to_zero"] = correction == 0
         if self.algorithm.early_stop_kl is not None:
             values[_APPROXIMATE_KL] = k3(old, logprobs)
         if self.algorithm.kl_in_loss:

@@ -15,7 +15,7 @@ from rlvr.trainers.part_gains import part_weights
 
 NAN = float("nan")
 PASS = "eval/rlvr/Arithmetic-v0/pass@1"
-DRIFT = "sampling/sampling_logp_difference"
+DRIFT = "sampling/logprob_diff"
 CLIP_LOW, CLIP_HIGH = "clip_ratio/low_mean", "clip_ratio/high_mean"
 LENGTH, CUT_OFF = "completions/mean_length", "completions/clipped_ratio"
 
@@ -53,8 +53,8 @@ GROWING = {
         "0.173 0.126 0.081 0.11 0.116 0.171"
     ),
     CUT_OFF: [0.0] * 40,
-    f"{DRIFT}/mean": [3e-07] * 40,
-    f"{DRIFT}/max": [4e-06] * 40,
+    f"{DRIFT}_mean": [3e-07] * 40,
+    f"{DRIFT}_max": [4e-06] * 40,
 }
 SHRINKING = {
     "reward": numbers(
@@ -75,11 +75,11 @@ SHRINKING = {
     CUT_OFF: numbers(
         "0.547 0.422 0.484 0.484 0.391 0.375 0.25 0.234 0.219 0.234 0.141 0.109 0.031 0.094 0.031 0 0.016 0 0 0.016"
     ),
-    f"{DRIFT}/mean": numbers(
+    f"{DRIFT}_mean": numbers(
         "0.03 0.028 0.028 0.026 0.026 0.023 0.023 0.022 0.02 0.019 0.012 0.014 0.015 0.019 0.007 0.01 0.01 "
         "0.008 0.002 -"
     ),
-    f"{DRIFT}/max": numbers(
+    f"{DRIFT}_max": numbers(
         "0.237 0.239 0.337 0.345 0.342 0.232 0.269 0.23 0.243 0.287 0.216 0.234 0.247 0.238 0.231 0.223 0.109 "
         "0.142 0.243 -"
     ),
@@ -118,8 +118,8 @@ def healthy(**series):
         "learning_rate": 1e-5,
         "loss": 0.0,
         "grad_norm": 1.0,
-        f"{DRIFT}/mean": 0.01,
-        f"{DRIFT}/max": 0.3,
+        f"{DRIFT}_mean": 0.01,
+        f"{DRIFT}_max": 0.3,
         "critic/vf_explained_var": 0.4,
         "verdicts/error": 0.0,
     }
@@ -415,7 +415,7 @@ def test_a_critic_that_predicts_worse_than_the_mean():
 
 
 def test_sampler_and_trainer_drift_apart():
-    mean, worst = f"{DRIFT}/mean", f"{DRIFT}/max"
+    mean, worst = f"{DRIFT}_mean", f"{DRIFT}_max"
     assert "0.2 nats a token" in only(watch(Monitor(), healthy(**{mean: [0.2] * 20})), "sampler_drift")
     assert "at the worst token" in only(watch(Monitor(), healthy(**{worst: [3.0] * 20})), "sampler_drift")
     slowly = {mean: [0.005] * 12 + [0.04] * 8}
@@ -513,7 +513,7 @@ def troubled():
         reward=[0.5] * 40 + ramp(0.5, 0.9, 40),
         kl=ramp(0.0, 3.0, 80),
         **{CUT_OFF: [0.0] * 20 + [0.4] * 20 + [0.0] * 40, "verdicts/error": ([0.0] * 8 + [0.5] * 8) * 5},
-        **{FORM: ramp(0.0, 1.0, 80), SOLVES: [0.1] * 80, f"{DRIFT}/mean": [0.01] * 30 + [NAN] * 20 + [0.3] * 30},
+        **{FORM: ramp(0.0, 1.0, 80), SOLVES: [0.1] * 80, f"{DRIFT}_mean": [0.01] * 30 + [NAN] * 20 + [0.3] * 30},
     )
     return [(step, row | {"time/rollout": step * 0.1}) for step, row in enumerate(series, 1)]
 

@@ -120,6 +120,11 @@ def completion_logprobs(model, trajectory):
     return taken[torch.tensor(trajectory.loss_mask[1:], dtype=torch.bool)]
 
 
+def logprobs_of(model, batch):
+    with torch.no_grad():
+        return TokenLogprobs(model)(batch.input_ids, batch.attention_mask, batch.loss_mask).logprobs.float()
+
+
 def plain_advantages(rewards, divide):
     made = []
     for start in range(0, len(rewards), 4):
@@ -365,8 +370,8 @@ def test_the_ratio_is_exactly_one_in_a_single_pass(updater, random_llama):
     with torch.no_grad():
         logprobs = torch.cat([completion_logprobs(random_llama(), trajectory) for trajectory in rollout()])
     drift = (logprobs + 1).abs()
-    assert metrics["sampling/sampling_logp_difference/mean"] == pytest.approx(drift.mean().item(), abs=1e-5)
-    assert metrics["sampling/sampling_logp_difference/max"] == pytest.approx(drift.max().item(), abs=1e-5)
+    assert metrics["sampling/logprob_diff_mean"] == pytest.approx(drift.mean().item(), abs=1e-5)
+    assert metrics["sampling/logprob_diff_max"] == pytest.approx(drift.max().item(), abs=1e-5)
 
 
 @pytest.mark.parametrize("aggregate", AGGREGATES)
@@ -509,3 +514,43 @@ def test_minibatches_are_the_seeds_and_random_states_are_left_alone(updater, ran
 
 def test_a_tally_of_nothing_says_nothing():
     assert Tally().metrics() == {}
+
+
+@pytest.mark.parametrize("name", ["grpo", "reinforce", "cispo"])
+def test_a_correction_multiplies_the_policy_term_alone(updater, random_llama, name):
+    # The sampler is made to differ by the same factor everywhere: ratio 1/2, kept as it is by these bounds.
+    model, plain = random_llama(), algorithm(name, **({"kl": "none"} if name == "reinforce" else {}))
+    batch = batch_of(rollout())
+    exact = logprobs_of(model, batch)
+    batch = replace(batch, sampler_logprobs=torch.where(batch.loss_mask, exact + math.log(2), 0.0))
+    advantages = torch.tensor([0.5, -1.0, 2.0, 1.0, -0.5, 1.5, 1.0, -2.0])
+    half = plain.model_copy(update={"correction": "token_truncate"})
+    whole = accumulated(updater(model, plain), batch, advantages)
+    assert torch.allclose(accumulated(updater(model, half), batch, advantages), whole / 2, atol=1e-7)
+    masked = plain.model_copy(update={"correction": "token_mask", "correction_low": 0.6})
+    assert accumulated(updater(model, masked), batch, advantages).abs().max() == 0
+
+    # With a KL in the loss, what the correction takes away is the policy term and nothing of the KL.
+    if name == "grpo":
+        reference = random_llama(1)
+        with_kl, kl_alone = (
+            accumulated(updater(model, row, reference=reference), batch, values)
+            for row, values in (
+                (algorithm(kl_coef=0.3, correction="token_mask", correction_low=0.6), advantages),
+                (algorithm(kl_coef=0.3), torch.zeros(8)),
+            )
+        )
+        assert torch.allclose(with_kl, kl_alone, atol=1e-7)
+
+
+def test_old_logprobs_of_the_sampler_are_what_the_ratio_divides_by(updater, random_llama):
+    model, row = random_llama(), algorithm(old_logprobs="sampler", clip_low=0.9, clip_high=9)
+    batch = batch_of(rollout())
+    exact = logprobs_of(model, batch)
+    batch = replace(batch, sampler_logprobs=torch.where(batch.loss_mask, exact - math.log(3), 0.0))
+    advantages = torch.tensor([0.5, -1.0, 2.0, 1.0, -0.5, 1.5, 1.0, -2.0])
+    # d(rho A) = rho A d log pi with rho = 3 in every token
+    tripled = accumulated(updater(model, row), batch, advantages)
+    assert torch.allclose(tripled, 3 * accumulated(updater(model, algorithm()), batch, advantages), atol=1e-6)
+    metrics = updater(model, row).step(batch, advantages, 0)
+    assert metrics["sampling/logprob_diff_mean"] == pytest.approx(math.log(3), abs=1e-5)
