@@ -9,7 +9,7 @@ import math
 import shutil
 import time
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -124,7 +124,7 @@ class Trainer:
             max_batch=train.generation_batch_size,
             autocast=self.accelerator.autocast,
         )
-        self.engine.sync(self.policy, self.step)
+        self.engine.sync(self.policy.model.state_dict().items(), self.step)
         self.log = MetricsLog(run_dir / "metrics.jsonl", self.accelerator)
         self._forget_after(self.step)
 
@@ -204,7 +204,7 @@ class Trainer:
         metrics = rollout_metrics(sampled.everything) | sampled.metrics | told
         metrics |= self.updater.step(batch, advantages, self.step, frozen)
         self.step += 1
-        self.engine.sync(self.policy, self.step)
+        self.engine.sync(self.policy.model.state_dict().items(), self.step)
 
         log = self.config.log
         if log.samples_every and self.step % log.samples_every == 0:
@@ -403,18 +403,18 @@ class Trainer:
         (self.run_dir / "summary.json").write_text(text + "\n", encoding="utf-8")
 
 
-class _NoEngine:
+class _NoEngine(Engine):
     """Stands for the policy before training in a resumed run, whose samples can be read but no longer drawn."""
 
-    version = 0
-
-    def generate(self, prompts: Sequence[Sequence[int]], sampling: Sampling, seeds: Sequence[int]) -> list[Completion]:
+    def stream(
+        self, prompts: Sequence[Sequence[int]], sampling: Sampling, seeds: Sequence[int]
+    ) -> Iterator[tuple[int, Completion]]:
         raise UserError(
             "The section eval asks for samples of the policy before training that were not drawn when the run began; "
             "resume with its settings as they were."
         )
 
-    def sync(self, weights: Any, version: int) -> None:
+    def sync(self, weights: Iterable[tuple[str, torch.Tensor]], version: int) -> None:
         raise NotImplementedError
 
 

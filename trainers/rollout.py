@@ -104,8 +104,7 @@ def _generate(engine: Engine, drafts: Sequence[Draft], sampling: Sampling) -> li
 
 def _longest(engine: Engine, tokenizer: Any) -> int:
     """How many tokens the model takes, prompt and completion together."""
-    told = getattr(engine, "max_length", None)
-    return int(tokenizer.model_max_length if told is None else told)
+    return int(tokenizer.model_max_length if engine.max_length is None else engine.max_length)
 
 
 def think_style(tokenizer: Any, messages: list[dict[str, str]]) -> ThinkStyle:

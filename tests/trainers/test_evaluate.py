@@ -70,10 +70,10 @@ class Counting(ScriptedEngine):
 
         super().__init__(tokenizer, line, tokenizer.eos_token_id)
 
-    def generate(self, prompts, sampling, seeds):
+    def stream(self, prompts, sampling, seeds):
         if self._stop_after is not None and len(self.asked) >= self._stop_after:
             raise KeyboardInterrupt
-        return super().generate(prompts, sampling, seeds)
+        return super().stream(prompts, sampling, seeds)
 
 
 def run(engine, tokenizer, path, env=ENV, **changes):
@@ -343,9 +343,10 @@ def test_held_out_tasks_unless_told_otherwise(tokenizer, tmp_path):
     asked = []
 
     class Listening(ScriptedEngine):
-        def generate(self, prompts, sampling, seeds):
+        def stream(self, prompts, sampling, seeds):
             asked.extend(tokenizer.decode(prompt) for prompt in prompts)
-            return [Completion([tokenizer.eos_token_id], [0.0], [0.0], "stop") for _ in prompts]
+            for place in range(len(prompts)):
+                yield place, Completion([tokenizer.eos_token_id], [0.0], [0.0], "stop")
 
     engine = Listening(tokenizer, lambda prompt, seed: "", tokenizer.eos_token_id)
     options = {"level": 3, "template": "{expression}=", "system": None}

@@ -5,7 +5,7 @@ import math
 import pytest
 
 from rlvr import Rubric, Task, Tasks, TextVectorEnv, UserError, metric, score
-from rlvr.trainers.engines import Completion, Sampling
+from rlvr.trainers.engines import Completion, Engine, Sampling
 from rlvr.trainers.engines.scripted import ScriptedEngine
 from rlvr.trainers.rollout import collect, decode_completion, encode_prompt
 from rlvr.trainers.tiny import build_tokenizer
@@ -20,19 +20,17 @@ def tokenizer():
     return build_tokenizer()
 
 
-class Recorded:
+class Recorded(Engine):
     """An engine that hands out completions made beforehand, whatever it is asked."""
-
-    version = 0
 
     def __init__(self, completions):
         self.completions = completions
         self.prompts = None
         self.seeds = None
 
-    def generate(self, prompts, sampling, seeds):
+    def stream(self, prompts, sampling, seeds):
         self.prompts, self.seeds = prompts, seeds
-        return self.completions
+        yield from enumerate(self.completions)
 
     def sync(self, weights, version):
         self.version = version

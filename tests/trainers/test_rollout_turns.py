@@ -7,7 +7,7 @@ import pytest
 import rlvr
 from rlvr import Rubric, Task, Tasks, TextVectorEnv, UserError, score
 from rlvr.envs import Reply
-from rlvr.trainers.engines import Completion, Sampling
+from rlvr.trainers.engines import Completion, Engine, Sampling
 from rlvr.trainers.engines.scripted import ScriptedEngine
 from rlvr.trainers.evaluate import evaluate
 from rlvr.trainers.rollout import collect
@@ -36,20 +36,17 @@ def tokenizer():
     return build_tokenizer()
 
 
-class Recorded:
+class Recorded(Engine):
     """An engine that hands out completions made beforehand, a list a round, and notes what it was asked."""
-
-    version = 0
 
     def __init__(self, *rounds, max_length=None):
         self.rounds, self.asked, self.seeds = list(rounds), [], []
-        if max_length is not None:
-            self.max_length = max_length
+        self.max_length = max_length
 
-    def generate(self, prompts, sampling, seeds):
+    def stream(self, prompts, sampling, seeds):
         self.asked.append([list(prompt) for prompt in prompts])
         self.seeds.append(list(seeds))
-        return self.rounds.pop(0)
+        yield from enumerate(self.rounds.pop(0))
 
     def sync(self, weights, version):
         self.version = version

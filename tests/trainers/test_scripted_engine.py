@@ -52,5 +52,5 @@ def test_one_seed_a_prompt(tokenizer):
 def test_the_version_is_that_of_the_last_weights(tokenizer):
     engine = ScriptedEngine(tokenizer, lambda prompt, seed: "", tokenizer.eos_token_id)
     assert engine.version == 0
-    engine.sync(None, 5)
+    engine.sync([], 5)
     assert engine.version == 5

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,10 +14,10 @@ from transformers.generation.logits_process import TopKLogitsWarper, TopPLogitsW
 
 from ...verifiers import UserError
 from ..shared_prompts import can_share_prompts, prompt_pass
-from .base import Completion, Sampling
+from .base import Completion, Engine, Sampling
 
 
-class HFEngine:
+class HFEngine(Engine):
     """Generates with the policy model itself, so its weights are never stale.
 
     Args:
@@ -36,41 +36,37 @@ class HFEngine:
         max_batch: int = 256,
         autocast: Callable[[], contextlib.AbstractContextManager[Any]] = contextlib.nullcontext,
     ) -> None:
-        self.version = 0
         self._model: Any = model  # the stubs of transformers take `generate` for a tensor
         self._shares_prompts = can_share_prompts(model.base_model)
         self._eos_ids = frozenset(eos_ids)
         self._pad_id = pad_id
         self._max_batch = max_batch
         self._autocast = autocast
+        self.max_length = getattr(model.config, "max_position_embeddings", None)
 
-    @property
-    def max_length(self) -> int | None:
-        """How many positions the model has; None where it does not say."""
-        return getattr(self._model.config, "max_position_embeddings", None)
-
-    def generate(self, prompts: Sequence[Sequence[int]], sampling: Sampling, seeds: Sequence[int]) -> list[Completion]:
-        """See `Engine.generate`."""
+    def stream(
+        self, prompts: Sequence[Sequence[int]], sampling: Sampling, seeds: Sequence[int]
+    ) -> Iterator[tuple[int, Completion]]:
+        """See `Engine.stream`."""
         if len(prompts) != len(seeds):
             raise ValueError(f"{len(prompts)} prompts but {len(seeds)} seeds; give one seed a prompt")
         self._check_length(prompts, sampling.max_tokens)
-        completions: list[Completion] = []
-        for start in range(0, len(prompts), self._max_batch):
-            stop = start + self._max_batch
-            completions += self._generate_batch(prompts[start:stop], sampling, seeds[start:stop])
-        return completions
+        count = len(prompts)
+        for start in range(0, count, self._max_batch):
+            stop = min(start + self._max_batch, count)
+            completions = self._generate_batch(prompts[start:stop], sampling, seeds[start:stop])
+            yield from enumerate(completions, start)
 
-    def sync(self, weights: Any, version: int) -> None:
+    def sync(self, weights: Iterable[tuple[str, Tensor]], version: int) -> None:
         """Note the version: the engine generates with the very tensors that the optimizer moves."""
         self.version = version
 
     def _check_length(self, prompts: Sequence[Sequence[int]], max_tokens: int) -> None:
         longest = max((len(prompt) for prompt in prompts), default=0)
-        limit = getattr(self._model.config, "max_position_embeddings", None)
-        if limit is not None and longest + max_tokens > limit:
+        if self.max_length is not None and longest + max_tokens > self.max_length:
             raise UserError(
-                f"A prompt of {longest} tokens and {max_tokens} new ones do not fit in the model's {limit} positions; "
-                "lower max_tokens or shorten the prompt."
+                f"A prompt of {longest} tokens and {max_tokens} new ones do not fit in the model's {self.max_length} "
+                "positions; lower max_tokens or shorten the prompt."
             )
 
     def _generate_batch(

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
 from ...verifiers import UserError
-from .base import Completion, Sampling
+from .base import Completion, Engine, Sampling
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
-class ScriptedEngine:
+class ScriptedEngine(Engine):
     """Completes a prompt with what `script(prompt text, seed)` returns.
 
     Args:
@@ -19,19 +22,18 @@ class ScriptedEngine:
     """
 
     def __init__(self, tokenizer: Any, script: Callable[[str, int], str], eos_id: int) -> None:
-        self.version = 0
         self._tokenizer = tokenizer
         self._script = script
         self._eos_id = eos_id
 
-    def generate(self, prompts: Sequence[Sequence[int]], sampling: Sampling, seeds: Sequence[int]) -> list[Completion]:
-        """See `Engine.generate`; log-probs and entropies are 0, as nothing is left to chance."""
-        return [
-            self._complete(self._tokenizer.decode(list(prompt)), sampling.max_tokens, seed)
-            for prompt, seed in zip(prompts, seeds, strict=True)
-        ]
+    def stream(
+        self, prompts: Sequence[Sequence[int]], sampling: Sampling, seeds: Sequence[int]
+    ) -> Iterator[tuple[int, Completion]]:
+        """See `Engine.stream`; log-probs and entropies are 0, as nothing is left to chance."""
+        for place, (prompt, seed) in enumerate(zip(prompts, seeds, strict=True)):
+            yield place, self._complete(self._tokenizer.decode(list(prompt)), sampling.max_tokens, seed)
 
-    def sync(self, weights: Any, version: int) -> None:
+    def sync(self, weights: Iterable[tuple[str, Tensor]], version: int) -> None:
         """Note the version; a script has no weights."""
         self.version = version
 
