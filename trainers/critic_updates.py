@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 import torch
 from accelerate import Accelerator
 from torch import Tensor
 
-from ..verifiers import UserError
 from .critic import Critic
 from .critic_settings import CriticSettings
 from .estimates import Estimates
-from .micro_batches import Cut, micro_batches
+from .gradients import NotFinite, clip_gradients
+from .micro_batches import Cut, shared_micro_batches
+from .ranks import Ranks
 from .trajectory import Batch
 from .value_loss import clipped_value_loss
 
@@ -27,6 +28,12 @@ class CriticTally:
     clipped: int = 0
     losses: list[float] = field(default_factory=list)
     grad_norms: list[float] = field(default_factory=list)
+
+    def add_of_ranks(self, parts: Sequence[CriticTally]) -> None:
+        """Add an optimizer step, whose loss is the sum of what its processes had of it."""
+        self.tokens += sum(part.tokens for part in parts)
+        self.clipped += sum(part.clipped for part in parts)
+        self.losses.append(sum(loss for part in parts for loss in part.losses))
 
     def metrics(self) -> dict[str, float]:
         """Means over optimizer steps and, of the clip, over tokens; by verl's names."""
@@ -47,6 +54,7 @@ class CriticUpdates:
         settings: learning rate, clip, weight of a shared critic's loss, warm-up.
         micro_batch_size: rows in one forward pass; changes memory, not the gradient.
         max_grad_norm: the gradient of what is the critic's own is clipped to this norm.
+        ranks: the processes that share the work; each computes its part of the micro-batches.
     """
 
     def __init__(
@@ -56,12 +64,14 @@ class CriticUpdates:
         settings: CriticSettings,
         micro_batch_size: int,
         max_grad_norm: float,
+        ranks: Ranks | None = None,
     ) -> None:
         self.accelerator = accelerator
         self.critic = critic
         self.settings = settings
         self.micro_batch_size = micro_batch_size
         self.max_grad_norm = max_grad_norm
+        self.ranks = ranks or Ranks()
         self.optimizer = torch.optim.AdamW(
             critic.own_parameters(), lr=settings.learning_rate, weight_decay=settings.weight_decay, fused=True
         )
@@ -81,7 +91,8 @@ class CriticUpdates:
                 found, at_end = self.critic.with_end(micro.input_ids, micro.attention_mask, micro.loss_mask)
             cut.put(found.cpu(), values)
             ends[index] = at_end.cpu()
-        return values, ends
+        # Each place is written by one process and 0 in the others, so that the sums are exact.
+        return self.ranks.sum(values), self.ranks.sum(ends)
 
     def accumulate(
         self,
@@ -110,24 +121,31 @@ class CriticUpdates:
         tokens = int(batch.lengths[rows][~batch.rewards[rows].isnan()].sum())
         rows = rows[estimates.mask.any(dim=1)[rows]]
         weight = (self.settings.coef if self.critic.shared else 1.0) / max(tokens, 1)
-        total = 0.0
+        total, mine = 0.0, CriticTally()
         for index in self._micro_batches(batch, rows):
-            loss = self._loss(Cut(batch, index), estimates, head_only, tally)
+            loss = self._loss(Cut(batch, index), estimates, head_only, mine)
             self.accelerator.backward(loss * weight)
             total += float(loss.detach())
-        if len(rows) > 0:
-            tally.losses.append(total / tokens)
-        return len(rows) > 0
+        if len(rows) == 0:
+            return False
+        mine.losses.append(total / tokens)
+        tally.add_of_ranks(self.ranks.gather(mine))
+        return True
 
     def move(self, tally: CriticTally) -> None:
-        """One optimizer step on what is the critic's own."""
-        norm = float(self.accelerator.clip_grad_norm_(self.critic.own_parameters(), self.max_grad_norm))
+        """One optimizer step on what is the critic's own.
+
+        Raises:
+            NotFinite: if there is none to be taken; then nothing moves.
+        """
+        self.ranks.sum_gradients(self.critic.own_parameters())
+        norm = clip_gradients(self.critic.own_parameters(), self.max_grad_norm)
+        tally.grad_norms.append(norm)
         if not math.isfinite(norm):
-            raise UserError(
+            raise NotFinite(
                 f"The gradient of the critic has norm {norm}, which would ruin its weights; lower "
                 "critic.learning_rate, or go on from a checkpoint with train.precision=fp32."
             )
-        tally.grad_norms.append(norm)
         self.optimizer.step()
 
     def _loss(self, cut: Cut, estimates: Estimates, head_only: bool, tally: CriticTally) -> Tensor:
@@ -142,4 +160,4 @@ class CriticUpdates:
         return parts.loss.masked_fill(~micro.loss_mask, 0.0).sum()
 
     def _micro_batches(self, batch: Batch, rows: Tensor) -> Iterable[Tensor]:
-        return micro_batches(batch, rows, self.micro_batch_size, self.critic.shares_prompts)
+        return shared_micro_batches(self.ranks, batch, rows, self.micro_batch_size, self.critic.shares_prompts)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 import torch
 from torch import Tensor
 
+from .ranks import Ranks
 from .trajectory import Batch
 
 
@@ -84,6 +86,18 @@ def micro_batches(batch: Batch, rows: Tensor, size: int, shares_prompts: bool) -
     by_group = by_group[longest[by_group].argsort(stable=True)]
     candidates = [list(rows[order].split(size)) for order in (by_length, by_group)]
     return min(candidates, key=lambda parts: sum(_positions(batch, part) for part in parts))
+
+
+def shared_micro_batches(ranks: Ranks, batch: Batch, rows: Tensor, size: int, shares_prompts: bool) -> list[Tensor]:
+    """This process's part of the micro-batches, of which each process has as many.
+
+    Of several processes, parts are made smaller until their number can be divided. Where there are fewer rows than
+    processes, some processes have none.
+    """
+    if ranks.count > 1:
+        turns = math.ceil(len(rows) / (ranks.count * size))
+        size = math.ceil(len(rows) / max(1, ranks.count * turns))
+    return list(ranks.every(micro_batches(batch, rows, max(1, size), shares_prompts)))
 
 
 def _positions(batch: Batch, part: Tensor) -> int:

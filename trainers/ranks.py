@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import traceback
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
@@ -163,8 +164,17 @@ class ProcessGroup(Ranks):
 
 def ranks_of_this_run() -> Ranks:
     """The processes that torch.distributed has joined, or this one."""
-    joined = distributed.is_available() and distributed.is_initialized() and distributed.get_world_size() > 1
-    return ProcessGroup() if joined else Ranks()
+    if not (distributed.is_available() and distributed.is_initialized() and distributed.get_world_size() > 1):
+        return Ranks()
+    # The threads of a group that is still there when the interpreter ends would abort the process.
+    atexit.unregister(_leave)
+    atexit.register(_leave)
+    return ProcessGroup()
+
+
+def _leave() -> None:
+    if distributed.is_initialized():
+        distributed.destroy_process_group()
 
 
 def _buckets(parameters: Sequence[nn.Parameter]) -> Iterable[list[nn.Parameter]]:

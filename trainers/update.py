@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -11,11 +11,11 @@ import torch
 from accelerate import Accelerator
 from torch import Tensor
 
-from ..verifiers import UserError
 from .algorithms import Algorithm
 from .correction import correction_weights
 from .credit import along_rows
 from .entropy import EntropyBonus, EntropyLogprobs
+from .gradients import NotFinite, clip_gradients
 from .kl import k3, kl_estimate
 from .logprobs import TokenLogprobs
 from .losses import (
@@ -26,7 +26,8 @@ from .losses import (
     logprob_surrogate,
     token_weights,
 )
-from .micro_batches import Cut, micro_batches
+from .micro_batches import Cut, shared_micro_batches
+from .ranks import Ranks
 from .seeding import derive
 from .settings import TrainSettings
 from .trajectory import Batch
@@ -73,6 +74,15 @@ class Tally:
         self.losses += other.losses
         self.grad_norms += other.grad_norms
 
+    @classmethod
+    def of_ranks(cls, parts: Sequence[Tally]) -> Tally:
+        """Of an optimizer step, whose loss is the sum of what its processes had of it."""
+        whole = cls()
+        for part in parts:
+            whole.merge(part)
+        whole.losses = [sum(whole.losses)]
+        return whole
+
     def metrics(self) -> dict[str, float]:
         """Means over tokens, and over optimizer steps for the loss and the norm of its gradient."""
         means = {name: total / max(self.tokens, 1) for name, total in self.sums.items()}
@@ -97,6 +107,10 @@ class Updater:
         settings: epochs, minibatches, sizes, learning rate.
         max_tokens: the most that a completion may have, the constant of `fixed_length`.
         seed: of the order of minibatches.
+        ranks: the processes that share the work; each computes its part of the micro-batches.
+
+    Attributes:
+        failure: why the last step was cut short, if a gradient was not finite.
     """
 
     def __init__(
@@ -109,6 +123,7 @@ class Updater:
         settings: TrainSettings,
         max_tokens: int,
         seed: int,
+        ranks: Ranks | None = None,
     ) -> None:
         if algorithm.needs_reference and reference is None:
             raise ValueError(f"{algorithm.name} with kl_coef {algorithm.kl_coef} needs a reference policy")
@@ -122,11 +137,15 @@ class Updater:
         self.settings = settings
         self.max_tokens = max_tokens
         self.seed = seed
+        self.ranks = ranks or Ranks()
+        self.failure: NotFinite | None = None
         self.entropy = EntropyBonus(algorithm)
         self._with_entropies = {"entropies": True} if algorithm.entropy_bonus else {}
 
     def step(self, batch: Batch, advantages: Tensor, step: int, frozen: Frozen | None = None) -> dict[str, float]:
         """All epochs and minibatches over one batch; returns metrics by their published names.
+
+        A gradient that is not finite moves nothing and ends the step; see `failure`.
 
         Args:
             batch: N trajectories.
@@ -140,6 +159,16 @@ class Updater:
         tally = Tally()
         if frozen is None:
             frozen = self.freeze(batch, advantages)
+        self.failure = None
+        try:
+            self._pass_over(batch, advantages, frozen, step, tally)
+        except NotFinite as failure:
+            self.failure = failure
+        metrics = {"learning_rate": learning_rate, **tally.metrics()}
+        return metrics | ({"entropy_coef": self.entropy.coef} if self.algorithm.entropy_bonus else {})
+
+    def _pass_over(self, batch: Batch, advantages: Tensor, frozen: Frozen, step: int, tally: Tally) -> None:
+        """The optimizer steps."""
         # Until the policy has moved, it is the old one.
         now = replace(frozen, old_logprobs=None)
         for rows in self._minibatches(len(batch), step):
@@ -151,17 +180,16 @@ class Updater:
                 break
             if not pushed:
                 continue  # no row has a gradient: momentum alone is no reason to move
-            norm = float(self.accelerator.clip_grad_norm_(self.policy.parameters(), self.settings.max_grad_norm))
+            self.ranks.sum_gradients(self.policy.parameters())
+            norm = clip_gradients(self.policy.parameters(), self.settings.max_grad_norm)
+            tally.grad_norms.append(norm)
             if not math.isfinite(norm):
-                raise UserError(
+                raise NotFinite(
                     f"The gradient of step {step + 1} has norm {norm}, which would ruin the weights; lower "
                     "train.learning_rate, or go on from a checkpoint with train.precision=fp32."
                 )
-            tally.grad_norms.append(norm)
             self.optimizer.step()
             now = frozen
-        metrics = {"learning_rate": learning_rate, **tally.metrics()}
-        return metrics | ({"entropy_coef": self.entropy.coef} if self.algorithm.entropy_bonus else {})
 
     def learning_rate_at(self, step: int) -> float:
         """The policy's in a step, counted from 0."""
@@ -203,6 +231,8 @@ class Updater:
         The denominators count every graded row in `rows`, whether or not it has a gradient, before the first
         backward pass; so neither the micro-batch size nor the rows that are skipped change the result.
 
+        Of several processes each adds the gradient of its own micro-batches; `Ranks.sum_gradients` makes it the whole.
+
         Returns:
             Whether any row has a gradient.
         """
@@ -215,17 +245,19 @@ class Updater:
         bonus = self.entropy.applied / max(int(lengths.sum()), 1)
 
         contributing = self._contributing(batch, advantages, rows)
-        loss, seen = 0.0, Tally()
+        loss, mine = 0.0, Tally()
         for index in self._micro_batches(self.policy, batch, contributing):
-            part = self._loss(Cut(batch, index), advantages, frozen, weights, bonus, seen)
+            part = self._loss(Cut(batch, index), advantages, frozen, weights, bonus, mine)
             self.accelerator.backward(part)
             loss += float(part.detach())
-        if len(contributing) > 0:
-            seen.losses.append(loss)
-            if self.algorithm.entropy_bonus:
-                self.entropy.observe(seen.sums.pop("entropy") / seen.tokens)
+        if len(contributing) == 0:
+            return False
+        mine.losses.append(loss)
+        seen = Tally.of_ranks(self.ranks.gather(mine))
+        if self.algorithm.entropy_bonus:
+            self.entropy.observe(seen.sums.pop("entropy") / seen.tokens)
         tally.merge(seen)
-        return len(contributing) > 0
+        return True
 
     def _loss(
         self, cut: Cut, advantages: Tensor, frozen: Frozen, weights: Tensor, bonus: float, tally: Tally
@@ -298,10 +330,11 @@ class Updater:
             with self.accelerator.autocast():
                 logprobs = model(micro.input_ids, micro.attention_mask, micro.loss_mask).logprobs
             cut.put(logprobs.cpu().to(result.dtype), result)
-        return result
+        # Each place is written by one process and 0 in the others, so that the sum is exact.
+        return self.ranks.sum(result)
 
     def _micro_batches(self, model: TokenLogprobs, batch: Batch, rows: Tensor) -> list[Tensor]:
-        return micro_batches(batch, rows, self.settings.micro_batch_size, model.shares_prompts)
+        return shared_micro_batches(self.ranks, batch, rows, self.settings.micro_batch_size, model.shares_prompts)
 
     def _minibatches(self, count: int, step: int) -> Iterator[Tensor]:
         """Those of all epochs, each epoch in an order of its own."""
