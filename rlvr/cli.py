@@ -193,6 +193,7 @@ def _show_env(name: str) -> None:
     shown = {
         "poses": registration.description,
         "think": registration.think,
+        "max_turns": str(registration.max_turns),
         "system": registration.system or "none",
         **options,
         "rubric": registration.rubric.tree(),

@@ -16,7 +16,7 @@ from .trajectory import Trajectory
 
 
 def rollout_metrics(trajectories: Sequence[Trajectory]) -> dict[str, float]:
-    """Rewards, lengths, entropy and verdicts of a rollout, by their published names.
+    """Rewards, lengths, turns, entropy and verdicts of a rollout, by their published names.
 
     Ungraded trajectories count in `verdicts/error` and in the lengths, and in nothing else. A mean of nothing is
     left out.
@@ -34,6 +34,7 @@ def rollout_metrics(trajectories: Sequence[Trajectory]) -> dict[str, float]:
         "completions/mean_length_unsolved": _mean(t.length for t in graded if not t.verdict.passed),
         "completions/clipped_ratio": _mean(t.finish_reason == "length" for t in trajectories),
         "entropy": _entropy(trajectories),
+        "num_turns/mean": _turns(trajectories),
         **{
             f"verdicts/{status}": _mean(t.verdict.status == status for t in trajectories)
             for status in ("unparseable", "timeout", "error")
@@ -65,6 +66,12 @@ def _part_metrics(graded: Iterable[Trajectory]) -> dict[str, float | None]:
         for name, value in trajectory.verdict.parts.items():
             parts[name].append(value)
     return {f"rewards/{name}/mean": _mean(values) for name, values in parts.items()}
+
+
+def _turns(trajectories: Sequence[Trajectory]) -> float | None:
+    """Mean over episodes; left out where every one has a single turn, as in most environments all have."""
+    turns = [t.turns for t in trajectories]
+    return _mean(turns) if max(turns) > 1 else None
 
 
 def _entropy(trajectories: Sequence[Trajectory]) -> float | None:

@@ -31,13 +31,19 @@ def _as_text(trajectory: Trajectory) -> str:
     parts = "  ".join(f"{name}={value:g}" for name, value in verdict.parts.items())
     score = "ungraded" if verdict.score is None else f"score {verdict.score:g}"
     outcome = {True: "passed", False: "not passed", None: "unknown whether passed"}[verdict.passed]
+    of_turns, earned = "", []
+    if trajectory.turns > 1:
+        of_turns = f"  ·  {trajectory.turns} turns"
+        earned = [f"REWARDS     {', '.join(f'{reward:g}' for reward in trajectory.rewards)}, turn by turn"]
+    size = f"{trajectory.length} tokens{of_turns}"
     return "\n".join(
         [
             _RULE,
-            f"task {trajectory.task_id}  ·  {trajectory.length} tokens  ·  finish reason {trajectory.finish_reason}",
+            f"task {trajectory.task_id}  ·  {size}  ·  finish reason {trajectory.finish_reason}",
             "",
             f"PROMPT      {trajectory.prompt}",
-            f"COMPLETION  {trajectory.completion}",
+            f"{'EPISODE   ' if earned else 'COMPLETION'}  {trajectory.transcript}",
+            *earned,
             f"VERDICT     {score}, {outcome}, {verdict.status}  {parts}",
             f"            {verdict.detail}",
             "",

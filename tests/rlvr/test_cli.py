@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -80,6 +81,8 @@ def test_envs_shows_one(tmp_path):
     one = shown("envs", "rlvr/Arithmetic-v0", cwd=tmp_path)
     for word in ("option level", "rlvr/number-v1", r"\boxed{}", "generated"):
         assert word in one
+    assert re.search(r"max_turns\W+1\W", one)
+    assert re.search(r"max_turns\W+4\W", shown("envs", "rlvr/Calculator-v0", cwd=tmp_path))
 
 
 def test_a_misspelt_environment_is_corrected(tmp_path):

@@ -1,6 +1,7 @@
 import json
 import math
 import shutil
+from dataclasses import replace
 
 import pytest
 from accelerate import Accelerator
@@ -108,6 +109,14 @@ def test_a_mean_of_nothing_is_left_out():
         "verdicts/timeout": 0.0,
         "verdicts/error": 1.0,
     }
+
+
+def test_turns_are_counted_where_there_are_several():
+    def of_turns(count):
+        return replace(trajectory(0, 1.0, 4), rewards=[0.0] * (count - 1) + [1.0], turn_ends=[5] * count)
+
+    assert rollout_metrics([of_turns(1), of_turns(3), of_turns(4)])["num_turns/mean"] == pytest.approx(8 / 3)
+    assert "num_turns/mean" not in rollout_metrics([of_turns(1), of_turns(1)])
 
 
 def test_a_group_of_one_that_was_graded_has_no_spread():

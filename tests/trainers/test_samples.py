@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 from rlvr import Verdict
 from rlvr.trainers.samples import write_samples
 from rlvr.trainers.trajectory import Trajectory
@@ -68,3 +70,25 @@ def test_no_text_breaks_the_file(tmp_path):
     """Text that is no valid Unicode is shown, not fatal, and control characters do not act on the terminal."""
     text = written(tmp_path, [trajectory(0, Verdict(0.0, False), completion="a\ud800b \x1b[2J\u2028 end")], 1)
     assert "COMPLETION  a\\ud800b \\x1b[2J" in text
+
+
+def test_an_episode_of_several_turns_is_shown_whole(tmp_path):
+    said = [
+        {"role": "system", "content": "Guess."},
+        {"role": "user", "content": "1 to 9"},
+        {"role": "assistant", "content": "\\boxed{5}"},
+        {"role": "user", "content": "Higher."},
+        {"role": "assistant", "content": "\\boxed{7}"},
+    ]
+    game = replace(
+        trajectory(0, Verdict(1.0, True), completion="\\boxed{7}"),
+        prompt="1 to 9",
+        rewards=[0.25, 1.5],
+        turn_ends=[1, 2],
+        conversation=said,
+    )
+    text = written(tmp_path, [game], 1)
+    assert "PROMPT      1 to 9\nEPISODE     \\boxed{5}\n[user] Higher.\n\\boxed{7}\n" in text
+    assert "2 tokens  ·  2 turns  ·  finish" in text
+    assert "REWARDS     0.25, 1.5, turn by turn" in text
+    assert "COMPLETION" not in text
