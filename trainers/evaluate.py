@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import math
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -15,6 +16,7 @@ from ..envs import TextVectorEnv, make_vec
 from ..verifiers import UserError
 from .engines import Engine, Sampling
 from .passk import interval, majority, pass_at_k
+from .ranks import Ranks
 from .rollout import collect
 from .seeding import derive
 from .trajectory import Trajectory
@@ -92,6 +94,7 @@ def evaluate(
     seed: int = 0,
     batch_size: int = 256,
     identity: dict[str, Any] | None = None,
+    ranks: Ranks | None = None,
     on_progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> Evaluation:
     """Sample, grade and write every (task, sample) that `rows_path` does not hold yet, then sum up.
@@ -114,6 +117,7 @@ def evaluate(
         batch_size: completions generated at a time.
         identity: what the rows depend on besides the arguments here (the model, say); rows of another identity
             are refused.
+        ranks: the processes that share the work: each draws its part of the samples, and the main one writes.
         on_progress: called with (samples done, samples in all).
 
     Raises:
@@ -131,24 +135,28 @@ def evaluate(
         "seed": seed,
         **(identity or {}),
     }
-    _claim(rows_path, about)
-    rows = _read_rows(rows_path, count, n)
+    ranks = ranks or Ranks()
+    rows = ranks.alone(partial(_begin, rows_path, about, count, n))
 
-    with rows_path.open("a", encoding="utf-8") as file:
-        for chunk in _chunks(count, n, batch_size):
-            if not all(key in rows for key in chunk):
-                seeds = [derive(seed, "eval", env, task, sample) for task, sample in chunk]
-                # Made of the parts of the first: the tasks are read (from the hub, perhaps) once.
-                parts = (posed.tasks, posed.rubric, posed.system, posed.think, posed.turn, posed.max_turns)
-                envs = TextVectorEnv(len(chunk), *parts)
-                chosen = [task for task, _ in chunk]
-                trajectories = collect(envs, engine, tokenizer, eos_ids, chosen, 1, sampling, seeds)
-                for key, trajectory in zip(chunk, trajectories, strict=True):
-                    if key not in rows:
-                        rows[key] = _row(*key, trajectory)
-                        file.write(json.dumps(rows[key]) + "\n")
-                file.flush()
-            on_progress(min(chunk[-1][1] * count + chunk[-1][0] + 1, count * n), count * n)
+    def draw(pairs: Sequence[tuple[int, int]]) -> list[Row]:
+        if not pairs:
+            return []
+        seeds = [derive(seed, "eval", env, task, sample) for task, sample in pairs]
+        # Made of the parts of the first: the tasks are read (from the hub, perhaps) once.
+        parts = (posed.tasks, posed.rubric, posed.system, posed.think, posed.turn, posed.max_turns)
+        envs = TextVectorEnv(len(pairs), *parts)
+        trajectories = collect(envs, engine, tokenizer, eos_ids, [task for task, _ in pairs], 1, sampling, seeds)
+        return [_row(*pair, trajectory) for pair, trajectory in zip(pairs, trajectories, strict=True)]
+
+    for chunk in _chunks(count, n, batch_size * ranks.count):
+        if not all(key in rows for key in chunk):
+            share = ranks.share(len(chunk))
+            drawn = [row for part in ranks.together(partial(draw, chunk[share.start : share.stop])) for row in part]
+            missing = {(row["task"], row["sample"]): row for row in drawn}
+            missing = {key: row for key, row in missing.items() if key not in rows}
+            ranks.alone(partial(_append, rows_path, missing.values()))
+            rows |= missing
+        on_progress(min(chunk[-1][1] * count + chunk[-1][0] + 1, count * n), count * n)
     return summarise(env, list(rows.values()), n, ks)
 
 
@@ -218,6 +226,16 @@ def _row(task: int, sample: int, trajectory: Trajectory) -> Row:
         "finish_reason": trajectory.finish_reason,
         "entropy": None if trajectory.entropies is None else math.fsum(trajectory.entropies),
     }
+
+
+def _begin(rows_path: Path, about: dict[str, Any], count: int, n: int) -> dict[tuple[int, int], Row]:
+    _claim(rows_path, about)
+    return _read_rows(rows_path, count, n)
+
+
+def _append(rows_path: Path, rows: Iterable[Row]) -> None:
+    with rows_path.open("a", encoding="utf-8") as file:
+        file.writelines(json.dumps(row) + "\n" for row in rows)
 
 
 def _claim(rows_path: Path, about: dict[str, Any]) -> None:
