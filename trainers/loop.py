@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import importlib.util
 import json
 import math
-import shutil
 import time
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
@@ -21,11 +21,24 @@ from accelerate.utils import GradientAccumulationPlugin
 
 from ..envs import make_vec
 from ..verifiers import UserError
-from .checkpoint import checkpoint_step, latest_checkpoint, restore_state, save_checkpoint
+from . import run_dir as run_dirs
+from .checkpoint import (
+    ADAPTER,
+    best_checkpoints,
+    checkpoint_score,
+    checkpoint_step,
+    checkpoints,
+    clear_interrupted,
+    is_among_best,
+    latest_checkpoint,
+    restore_state,
+    save_checkpoint,
+)
 from .credit import BanditCredit
 from .critic import Critic, build_critic, load_critic, save_critic
 from .critic_settings import CriticSettings
 from .critic_updates import CriticUpdates
+from .durable import published, sync, sync_tree, write_text
 from .dynamic_sampling import Sampled, sample_with_spread
 from .engines import Completion, Engine, Sampling
 from .engines.hf import HFEngine
@@ -33,14 +46,16 @@ from .entropy import EntropyLogprobs
 from .evaluate import Evaluation, evaluate
 from .formula import formula
 from .logprobs import TokenLogprobs
+from .lora import ReferenceOfAdapter, add_adapter, has_adapter, restore_adapter
 from .metrics import MetricsLog, rollout_metrics
 from .models import LoadedModel, load_model, save_policy
 from .monitor import Alarm, Monitor
 from .part_gains import part_weights
 from .ppo import ActorCriticUpdater, CriticCredit
 from .progress import Reporter, Silent
+from .recompute import enable_recomputing
 from .rollout import collect
-from .run_state import RunState
+from .run_state import RunState, UnfinishedStep
 from .samples import write_samples
 from .seeding import derive
 from .settings import ModelSettings, TrainConfig
@@ -54,14 +69,15 @@ from .warmstart import tiny_base
 class Trainer:
     """Trains the policy of a configuration in its environment.
 
-    A run directory holds `metrics.jsonl`, `samples/`, `eval/` (one row a sample), `checkpoints/`, `summary.json`
-    (before and after) and `final/`: the trained policy in Hugging Face format with its tokenizer.
+    A run directory holds `config.yaml`, `metrics.jsonl`, `samples/`, `eval/` (one row a sample), `checkpoints/`,
+    `summary.json` (before, after, and where the best checkpoint is) and `final/`: the trained policy in Hugging Face
+    format with its tokenizer.
 
     Args:
         config: the run.
         run_dir: where it is kept.
         reporter: is told what happens.
-        resume: go on from the latest checkpoint in `run_dir`.
+        resume: go on from the latest checkpoint in `run_dir`; from the beginning, if the run had none yet.
 
     Raises:
         UserError: if the configuration does not fit what it names, if `run_dir` holds a run and `resume` is
@@ -79,15 +95,15 @@ class Trainer:
         episodes = train.prompts_per_step * train.group_size
         self.envs = make_vec(config.env.id, episodes, **config.env.arguments)
         self._warn_if_eval_tasks_are_trained_on()
-        self._claim_run_dir(resume)
+        run_dirs.claim(run_dir, resume)
+        checkpoint = self._checkpoint_to_resume() if resume else None
+        run_dirs.save_config(config.model_copy(update={"run_dir": str(run_dir)}), run_dir / run_dirs.CONFIG)
 
         self.accelerator = _accelerator(config, run_dir)
-        checkpoint = latest_checkpoint(run_dir / "checkpoints") if resume else None
         self.step = 0 if checkpoint is None else checkpoint_step(checkpoint)
-        loaded = self._load(
-            self._base_model() if checkpoint is None else config.model.model_copy(update={"name": str(checkpoint)})
-        )
-        if config.model.dtype == "bfloat16":
+        self._saved = None if checkpoint is None else self.step
+        loaded = self._policy(checkpoint)
+        if config.model.dtype == "bfloat16" and config.model.lora is None:
             self.reporter.say(
                 "warning: weights in bfloat16 lose updates smaller than a 500th of them, so most stay as they are at "
                 "a small learning rate; for bf16 training set model.dtype: float32 and train.precision: bf16"
@@ -108,12 +124,14 @@ class Trainer:
         )
         # All that the steps to come depend on, besides weights and seeds; every part of it is in a checkpoint.
         self.monitor = self._monitor()
+        self.unfinished = UnfinishedStep()
         self.state = RunState(
             self.optimizer,
             credit=self.credit,
             entropy=self.updater.entropy,
             tasks=self.queue,
             monitor=self.monitor,
+            unfinished=self.unfinished,
         )
         if checkpoint is not None:
             restore_state(checkpoint, self.state)
@@ -126,7 +144,9 @@ class Trainer:
         )
         self.engine.sync(self.policy.model.state_dict().items(), self.step)
         self.log = MetricsLog(run_dir / "metrics.jsonl", self.accelerator)
-        self._forget_after(self.step)
+        # The line of a step comes after its evaluation.
+        self.log.forget_after(self.step - (self.unfinished.metrics is not None))
+        run_dirs.forget_after(run_dir, self.step)
 
     def run(self) -> dict[str, Evaluation]:
         """Train to the configured number of steps, or until `stop_requested`, and keep what was learned.
@@ -144,34 +164,54 @@ class Trainer:
                 config.critic,
             )
         )
-        results = {"before": self._evaluate_at(0)} if self.step == 0 else self._before()
-        if self.step == 0:
-            self._heed(self.monitor.observe_evaluation(0, results["before"].metrics()))
-        while self.step < config.train.steps and not self.stop_requested:
-            metrics = self.train_step()
-            last = self.step == config.train.steps
-            if config.eval.every and (self.step % config.eval.every == 0 and not last):
-                metrics |= self._evaluate_at(self.step).metrics()
-            if last:
-                results["after"] = self._evaluate_at(self.step)
-                metrics |= results["after"].metrics()
-            self._heed(self.monitor.observe(self.step, metrics))
-            self._heed(self.monitor.observe_evaluation(self.step, metrics))
-            self.log.write(self.step, metrics)
-            self.reporter.step(self.step, config.train.steps, metrics)
-            if config.checkpoint.every and (self.step % config.checkpoint.every == 0 or last):
+        results: dict[str, Evaluation] = {}
+        # What there is of an evaluation that was stopped is kept, and a resumed run goes on with it.
+        with contextlib.suppress(EvaluationStopped):
+            self._train(results)
+        if "after" not in results:
+            if self._saved != self.step:
                 self.save()
-        if self.step < config.train.steps:
-            self.save()
             self.reporter.say(f"stopped after step {self.step}; go on with: rlvr train --resume {self.run_dir}")
-        elif "after" not in results:
-            results["after"] = self._evaluate_at(self.step)
-        save_policy(self.policy.model, self.tokenizer, self.run_dir / "final")
-        if isinstance(self.credit, CriticCredit):
-            save_critic(self.credit.critic.critic, self.run_dir / "final" / "critic")
+        with published(self.run_dir / "final") as final:
+            save_policy(self.policy.model, self.tokenizer, final)
+            if isinstance(self.credit, CriticCredit):
+                save_critic(self.credit.critic.critic, final / "critic")
         self._write_summary(results)
         self.accelerator.end_training()
         return results
+
+    def _train(self, results: dict[str, Evaluation]) -> None:
+        """All steps that are left, with the evaluations before, between and after; the first and last go to results."""
+        results["before"] = self._evaluate_at(0, None if self.step == 0 else _NoEngine())
+        if self.step == 0:
+            self._heed(self.monitor.observe_evaluation(0, results["before"].metrics()))
+        if self.unfinished.metrics is not None:
+            self._finish_step(self.unfinished.metrics, results)
+        while self.step < self.config.train.steps and not self.stop_requested:
+            self._finish_step(self.train_step(), results)
+        if self.step >= self.config.train.steps and "after" not in results:
+            results["after"] = self._evaluate_at(self.step)
+
+    def _finish_step(self, metrics: dict[str, float], results: dict[str, Evaluation]) -> None:
+        """What comes after the updates of a step: its evaluation, its line in the log, its checkpoint."""
+        every, last = self.config.eval.every, self.step == self.config.train.steps
+        score = None
+        if last or (every and self.step % every == 0):
+            self.unfinished.metrics, self._saved = dict(metrics), None
+            evaluation = self._evaluate_at(self.step)
+            self.unfinished.metrics = None
+            metrics |= evaluation.metrics()
+            score = None if math.isnan(evaluation.avg.value) else evaluation.avg.value
+            if last:
+                results["after"] = evaluation
+        self._heed(self.monitor.observe(self.step, metrics))
+        self._heed(self.monitor.observe_evaluation(self.step, metrics))
+        self.log.write(self.step, metrics)
+        self.reporter.step(self.step, self.config.train.steps, metrics)
+        settings = self.config.checkpoint
+        best = score is not None and is_among_best(self.run_dir / "checkpoints", score, settings.keep_best)
+        if best or (settings.every and (self.step % settings.every == 0 or last)):
+            self.save(score)
 
     def _monitor(self) -> Monitor:
         config = self.config
@@ -217,16 +257,29 @@ class Trainer:
             "step_time": finished - started,
         }
 
-    def save(self) -> Path:
-        """A checkpoint of this step."""
-        return save_checkpoint(
+    def save(self, score: float | None = None) -> Path:
+        """A checkpoint of this step; `score` is the policy's pass@1 on held-out tasks, if it was evaluated."""
+        # Whatever is not of later steps has to be there when the run is resumed, even after a power cut.
+        if self.log.path.exists():
+            sync(self.log.path)
+        for name in ("eval", "samples"):
+            sync_tree(self.run_dir / name)
+        saved = save_checkpoint(
             self.run_dir / "checkpoints",
             self.step,
             self.policy.model,
             self.tokenizer,
             self.state,
-            self.config.checkpoint.keep,
+            self.config.checkpoint.keep_last,
+            self.config.checkpoint.keep_best,
+            score,
         )
+        self._saved = self.step
+        return saved
+
+    def close(self) -> None:
+        """Let go of the engine, with its processes, memory and folders."""
+        self.engine.close()
 
     def _sample(self) -> Sampled:
         """What the step learns from: a rollout, or as many as give every group spread."""
@@ -298,11 +351,13 @@ class Trainer:
             seed=derive(self.config.seed, "eval"),
             batch_size=self.config.train.generation_batch_size,
             identity={"model": self.config.model.model_dump(mode="json"), "step": step},
-            on_progress=lambda done, total: self.reporter.work(f"evaluate at step {step}", done, total),
+            on_progress=lambda done, total: self._evaluated(step, done, total),
         )
 
-    def _before(self) -> dict[str, Evaluation]:
-        return {"before": self._evaluate_at(0, _NoEngine())}
+    def _evaluated(self, step: int, done: int, total: int) -> None:
+        self.reporter.work(f"evaluate at step {step}", done, total)
+        if self.stop_requested and done < total:
+            raise EvaluationStopped
 
     def _base_model(self) -> ModelSettings:
         """The model settings with the tiny base model replaced by the folder it was made in."""
@@ -315,12 +370,26 @@ class Trainer:
         )
         return settings.model_copy(update={"name": str(folder), "warm_start": None})
 
+    def _policy(self, checkpoint: Path | None) -> LoadedModel:
+        """The policy as the run begins, or as it was at a checkpoint."""
+        settings = self.config.model
+        whole = checkpoint is not None and settings.lora is None
+        loaded = self._load(settings.model_copy(update={"name": str(checkpoint)}) if whole else self._base_model())
+        if settings.lora is not None:
+            add_adapter(loaded.model, settings.lora, derive(self.config.seed, "adapter"), base=settings.name)
+            if checkpoint is not None:
+                restore_adapter(loaded.model, checkpoint / ADAPTER)
+        if settings.gradient_checkpointing:
+            enable_recomputing(loaded.model)
+        return loaded
+
     def _load(self, settings: ModelSettings) -> LoadedModel:
         return load_model(
             settings.name,
             dtype=settings.dtype,
             device=self.accelerator.device,
             chat_template=settings.chat_template,
+            attn_implementation=settings.attn_implementation,
         )
 
     def _learner(self, loaded: LoadedModel, checkpoint: Path | None) -> tuple[Updater, BanditCredit | CriticCredit]:
@@ -354,31 +423,19 @@ class Trainer:
     def _reference(self, loaded: LoadedModel, checkpoint: Path | None) -> TokenLogprobs | None:
         if not self.config.algorithm.needs_reference:
             return None
+        if has_adapter(loaded.model):
+            return ReferenceOfAdapter(loaded.model, self.config.sampling.temperature)
         model = copy.deepcopy(loaded.model) if checkpoint is None else self._load(self._base_model()).model
         return TokenLogprobs(model.requires_grad_(False), self.config.sampling.temperature)
 
-    def _claim_run_dir(self, resume: bool) -> None:
-        if not resume and (self.run_dir / "metrics.jsonl").exists():
-            raise UserError(
-                f"The folder {self.run_dir} already holds a run; go on with it by --resume {self.run_dir}, "
-                "or set run_dir to another folder."
-            )
-        try:
-            self.run_dir.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise UserError(
-                f"The folder {self.run_dir} cannot be made ({error.strerror}); set run_dir to another."
-            ) from None
-
-    def _forget_after(self, step: int) -> None:
-        """Remove what a run wrote after the checkpoint that it is resumed from."""
-        self.log.forget_after(step)
-        for folder, suffix in (("eval", ".jsonl"), ("samples", ".txt")):
-            for path in (self.run_dir / folder).glob(f"step-*{suffix}"):
-                if int(path.stem.removeprefix("step-")) > step:
-                    path.unlink()
-        if (self.run_dir / "final").exists():
-            shutil.rmtree(self.run_dir / "final")
+    def _checkpoint_to_resume(self) -> Path | None:
+        """The latest checkpoint; None where the run was cut short before it had one."""
+        folder = self.run_dir / "checkpoints"
+        clear_interrupted(folder)
+        if checkpoints(folder) or not run_dirs.was_cut_short(self.run_dir):
+            return latest_checkpoint(folder)
+        self.reporter.say("the run was cut short before its first checkpoint, so it begins anew")
+        return None
 
     def _warn_if_eval_tasks_are_trained_on(self) -> None:
         """Held-out tasks that are not held out make every pass@k a lie; lists are small enough to look."""
@@ -396,11 +453,21 @@ class Trainer:
             )
 
     def _write_summary(self, results: dict[str, Evaluation]) -> None:
-        summary = {name: asdict(evaluation) for name, evaluation in results.items()}
+        summary: dict[str, Any] = {"steps": self.step}
+        summary |= {name: asdict(evaluation) for name, evaluation in results.items()}
+        best = best_checkpoints(self.run_dir / "checkpoints")
+        if self.config.checkpoint.keep_best and best:
+            place = str(best[0].relative_to(self.run_dir))
+            summary["best"] = {
+                "step": checkpoint_step(best[0]), "pass@1": checkpoint_score(best[0]), "checkpoint": place
+            }  # fmt: skip
         # JSON has no NaN: a number that is none is written as null.
-        standard = json.loads(json.dumps({"steps": self.step, **summary}), parse_constant=lambda _: None)
-        text = json.dumps(standard, indent=2)
-        (self.run_dir / "summary.json").write_text(text + "\n", encoding="utf-8")
+        standard = json.loads(json.dumps(summary), parse_constant=lambda _: None)
+        write_text(self.run_dir / "summary.json", json.dumps(standard, indent=2) + "\n")
+
+
+class EvaluationStopped(Exception):
+    """An evaluation ended early because a stop was asked for; its samples so far are kept."""
 
 
 class _NoEngine(Engine):

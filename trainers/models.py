@@ -54,6 +54,7 @@ def load_model(
     dtype: str = "float32",
     device: str | torch.device | None = None,
     chat_template: str | None = None,
+    attn_implementation: str | None = None,
 ) -> LoadedModel:
     """Load a causal language model and its tokenizer.
 
@@ -63,6 +64,8 @@ def load_model(
         dtype: `float32`, `bfloat16` or `float16`; quantised weights are expanded to it.
         device: where to put the model; None takes an accelerator if there is one.
         chat_template: path to a Jinja file that replaces the tokenizer's chat template.
+        attn_implementation: `eager`, `sdpa`, `flash_attention_2`, or what else transformers has; None leaves it
+            the choice.
 
     Raises:
         UserError: if there is no such model, it cannot be read, something to read it with is not
@@ -73,7 +76,7 @@ def load_model(
     source = _find(name)
     template = None if chat_template is None else _read_template(chat_template)
     with quiet():
-        tokenizer, model = _load(name, source, dtype)
+        tokenizer, model = _load(name, source, dtype, attn_implementation)
     if template is not None:
         tokenizer.chat_template = template
     if not tokenizer.chat_template:
@@ -104,13 +107,19 @@ def fingerprint(model: PreTrainedModel) -> str:
 def save_policy(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, folder: str | Path) -> None:
     """Save a model and its tokenizer in Hugging Face format, from where `load_model` reads them.
 
-    A generation config that transformers reads but refuses to write (a temperature without `do_sample`, say, which
-    older checkpoints have) is reduced to its special tokens.
+    An adapter is merged into the weights, so that whatever reads them needs nothing more, and kept beside them in
+    `adapter`. A generation config that transformers reads but refuses to write (a temperature without `do_sample`,
+    say, which older checkpoints have) is reduced to its special tokens.
     """
+    from .lora import has_adapter, merged_weights, save_adapter
+
+    adapted = has_adapter(model)
     _make_generation_config_writable(model)
     with quiet():
-        model.save_pretrained(folder)
+        model.save_pretrained(folder, state_dict=dict(merged_weights(model)) if adapted else None)
         tokenizer.save_pretrained(folder)
+    if adapted:
+        save_adapter(model, Path(folder) / "adapter")
 
 
 def _make_generation_config_writable(model: PreTrainedModel) -> None:
@@ -165,7 +174,9 @@ def _in_package(name: str) -> _Source | None:
     return _Source(str(files[0].parent), files[0].name) if files else None
 
 
-def _load(name: str, source: _Source, dtype: str) -> tuple[PreTrainedTokenizerBase, PreTrainedModel]:
+def _load(
+    name: str, source: _Source, dtype: str, attn_implementation: str | None
+) -> tuple[PreTrainedTokenizerBase, PreTrainedModel]:
     try:
         import torch
         from safetensors import SafetensorError
@@ -175,6 +186,8 @@ def _load(name: str, source: _Source, dtype: str) -> tuple[PreTrainedTokenizerBa
     # Code that comes with a model is never run; unless told so, transformers asks on the terminal.
     shared: dict[str, Any] = {"trust_remote_code": False}
     weights: dict[str, Any] = {"dtype": getattr(torch, dtype)}
+    if attn_implementation is not None:
+        weights["attn_implementation"] = attn_implementation
     if source.gguf_file is not None:
         shared["gguf_file"] = source.gguf_file
         # Quantised weights could neither be trained nor saved.

@@ -42,3 +42,22 @@ class RunState:
         for name, saved in state.get(_CARRIED, {}).items():
             if name in self._parts:
                 self._parts[name].load_state_dict(saved)
+
+
+class UnfinishedStep:
+    """A step whose updates are done but whose evaluation was interrupted.
+
+    Attributes:
+        metrics: of its rollout and updates; None where no step is unfinished.
+    """
+
+    def __init__(self) -> None:
+        self.metrics: dict[str, float] | None = None
+
+    def state_dict(self) -> dict[str, Any]:
+        """What a checkpoint keeps."""
+        return {"metrics": self.metrics}
+
+    def load_state_dict(self, state: Any) -> None:
+        """Go on from a checkpoint."""
+        self.metrics = state["metrics"]

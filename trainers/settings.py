@@ -11,6 +11,7 @@ from .algorithms import Algorithm
 from .critic_settings import CriticSettings
 from .engine_settings import EngineSettings
 from .engines.base import Sampling
+from .lora_settings import LoraSettings
 from .monitor_settings import MonitorSettings
 from .warmstart import WarmStart
 
@@ -31,6 +32,11 @@ class ModelSettings(Section):
     )
     dtype: Literal["float32", "bfloat16"] = Field("float32", description="of the weights and the optimizer")
     chat_template: str | None = Field(None, description="a Jinja file, for a tokenizer that has no template")
+    attn_implementation: str | None = Field(
+        None, description="eager, sdpa, flash_attention_2, ...: passed on to transformers; its own choice if null"
+    )
+    gradient_checkpointing: bool = Field(False, description="layers are computed again in the backward pass: memory")
+    lora: LoraSettings | None = Field(None, description="adapters that are trained in place of the weights")
     warm_start: WarmStart | None = Field(None, description="how the base model 'tiny' is made; cached")
 
     @model_validator(mode="after")
@@ -142,7 +148,10 @@ class CheckpointSettings(Section):
     """When the run can be resumed from."""
 
     every: int = Field(50, ge=0, description="steps between checkpoints; 0 keeps the final policy only")
-    keep: int = Field(2, ge=1, description="how many of the latest are kept")
+    keep_last: int = Field(2, ge=1, description="how many of the latest are kept")
+    keep_best: int = Field(
+        0, ge=0, description="how many of the best are kept besides, by pass@1 of the evaluations; saved when evaluated"
+    )
 
 
 class LogSettings(Section):

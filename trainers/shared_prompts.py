@@ -11,6 +11,8 @@ from torch import Tensor
 from transformers import DynamicCache
 from transformers.cache_utils import DynamicLayer
 
+from .recompute import recomputes, recomputing
+
 
 @dataclass(frozen=True)
 class SplitRows:
@@ -45,14 +47,16 @@ def states_before(body: Any, shares_prompts: bool, input_ids: Tensor, attention_
         attention_mask: (B, T), 0 on padding.
         mask: (B, T), false at the first token of a row, which nothing comes before.
     """
-    if shares_prompts:
+    # A cache of the prompts and layers that are computed again do not go together.
+    if shares_prompts and not recomputes(body):
         rows = split_rows(input_ids, attention_mask, mask)
         if len(rows.prompt_ids) < len(input_ids):
             return predicting_states(body, rows)[rows.loss_mask]
     # Nothing is predicted from the last token.
-    hidden: Tensor = body(
-        input_ids=input_ids[:, :-1], attention_mask=attention_mask[:, :-1], use_cache=False
-    ).last_hidden_state
+    with recomputing(body):
+        hidden: Tensor = body(
+            input_ids=input_ids[:, :-1], attention_mask=attention_mask[:, :-1], use_cache=False
+        ).last_hidden_state
     return hidden[mask[:, 1:]]
 
 

@@ -48,7 +48,7 @@ def test_policy_optimizer_and_step_come_back_bit_by_bit(model, tokenizer, tmp_pa
     for _ in range(3):
         move(model, optimizer)
     optimizer.param_groups[0]["lr"] = 0.0025
-    saved = save_checkpoint(tmp_path, 12, model, tokenizer, optimizer, keep=2)
+    saved = save_checkpoint(tmp_path, 12, model, tokenizer, optimizer, keep_last=2)
     assert (saved.name, checkpoint_step(saved)) == ("step-000012", 12)
 
     loaded = load_model(str(saved))
@@ -69,7 +69,7 @@ def test_policy_optimizer_and_step_come_back_bit_by_bit(model, tokenizer, tmp_pa
 
 def test_the_latest_are_kept(model, tokenizer, tmp_path):
     for step in (2, 4, 6, 8):
-        save_checkpoint(tmp_path, step, model, tokenizer, adamw(model), keep=2)
+        save_checkpoint(tmp_path, step, model, tokenizer, adamw(model), keep_last=2)
     assert names(tmp_path) == ["step-000006", "step-000008"]
     assert checkpoints(tmp_path) == [tmp_path / "step-000006", tmp_path / "step-000008"]
     assert latest_checkpoint(tmp_path) == tmp_path / "step-000008"
@@ -77,13 +77,13 @@ def test_the_latest_are_kept(model, tokenizer, tmp_path):
 
 def test_the_latest_is_so_by_number_however_many_digits(model, tokenizer, tmp_path):
     for step in (999_999, 1_000_000):
-        save_checkpoint(tmp_path, step, model, tokenizer, adamw(model), keep=1)
+        save_checkpoint(tmp_path, step, model, tokenizer, adamw(model), keep_last=1)
     assert checkpoint_step(latest_checkpoint(tmp_path)) == 1_000_000
 
 
 @pytest.mark.parametrize("broken", [(module, "save_policy"), (torch, "save"), (json, "dumps")])
 def test_what_was_not_written_whole_is_no_checkpoint(model, tokenizer, tmp_path, monkeypatch, broken):
-    save_checkpoint(tmp_path, 2, model, tokenizer, adamw(model), keep=1)
+    save_checkpoint(tmp_path, 2, model, tokenizer, adamw(model), keep_last=1)
 
     def full(*args, **kwargs):
         raise OSError("no space left on device")
@@ -91,11 +91,11 @@ def test_what_was_not_written_whole_is_no_checkpoint(model, tokenizer, tmp_path,
     with monkeypatch.context() as patch:
         patch.setattr(*broken, full)
         with pytest.raises(OSError, match="no space left"):
-            save_checkpoint(tmp_path, 4, model, tokenizer, adamw(model), keep=1)
+            save_checkpoint(tmp_path, 4, model, tokenizer, adamw(model), keep_last=1)
     assert checkpoints(tmp_path) == [tmp_path / "step-000002"]
     load_model(str(latest_checkpoint(tmp_path)))
 
-    save_checkpoint(tmp_path, 4, model, tokenizer, adamw(model), keep=1)
+    save_checkpoint(tmp_path, 4, model, tokenizer, adamw(model), keep_last=1)
     assert names(tmp_path) == ["step-000004"]
 
 
@@ -105,16 +105,16 @@ def test_what_an_interrupted_save_left_is_gone_from_the_next(model, tokenizer, t
     (partial / "state.json").write_text('{"step": 4}')
     (partial / "stale.bin").write_bytes(b"?")
     assert checkpoints(tmp_path) == []
-    saved = save_checkpoint(tmp_path, 4, model, tokenizer, adamw(model), keep=1)
+    saved = save_checkpoint(tmp_path, 4, model, tokenizer, adamw(model), keep_last=1)
     assert not (saved / "stale.bin").exists()
     assert names(tmp_path) == ["step-000004"]
 
 
 def test_a_step_saved_again_is_replaced(model, tokenizer, tmp_path):
-    save_checkpoint(tmp_path, 4, model, tokenizer, adamw(model), keep=1)
+    save_checkpoint(tmp_path, 4, model, tokenizer, adamw(model), keep_last=1)
     optimizer = adamw(model)
     move(model, optimizer)
-    saved = save_checkpoint(tmp_path, 4, model, tokenizer, optimizer, keep=1)
+    saved = save_checkpoint(tmp_path, 4, model, tokenizer, optimizer, keep_last=1)
     weights = load_model(str(saved)).model.state_dict()
     assert all(torch.equal(value, weights[name]) for name, value in model.state_dict().items())
     assert names(tmp_path) == ["step-000004"]
@@ -129,7 +129,7 @@ def test_nothing_to_resume_from_is_said(tmp_path):
 def test_an_optimizer_that_was_saved_on_a_gpu_is_restored_without_one(model, tokenizer, tmp_path):
     optimizer = adamw(model)
     move(model, optimizer)
-    saved = save_checkpoint(tmp_path, 1, model, tokenizer, optimizer, keep=1)
+    saved = save_checkpoint(tmp_path, 1, model, tokenizer, optimizer, keep_last=1)
     file = saved / "optimizer.pt"
     with zipfile.ZipFile(file) as archive:
         parts = {name: archive.read(name) for name in archive.namelist()}
@@ -144,7 +144,7 @@ def test_an_optimizer_that_was_saved_on_a_gpu_is_restored_without_one(model, tok
 
 
 def test_a_checkpoint_runs_no_code_when_it_is_read(model, tokenizer, tmp_path):
-    saved = save_checkpoint(tmp_path, 1, model, tokenizer, adamw(model), keep=1)
+    saved = save_checkpoint(tmp_path, 1, model, tokenizer, adamw(model), keep_last=1)
     torch.save({"state": print}, saved / "optimizer.pt")
     with pytest.raises(pickle.UnpicklingError):
         restore_state(saved, adamw(model))

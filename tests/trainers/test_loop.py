@@ -50,7 +50,7 @@ def configuration(env, /, **sections):
         "sampling": {"max_tokens": 6},
         "train": {"steps": 5, "prompts_per_step": 2, "group_size": 4, "learning_rate": 1e-3, "warmup_steps": 2},
         "eval": {"every": 2, "n": 2, "k": [1, 2]},
-        "checkpoint": {"every": 2, "keep": 2},
+        "checkpoint": {"every": 2, "keep_last": 2},
         "log": {"samples_every": 2, "samples": 2},
     }
     for name, section in sections.items():
@@ -128,7 +128,7 @@ def whole(graded, cache, tmp_path_factory):
 def test_a_run_directory_holds_what_it_should(whole, cache):
     folder, results, reporter = whole
     assert {path.split("/")[0] for path in files_in(folder)} == {
-        "metrics.jsonl", "summary.json", "eval", "samples", "checkpoints", "final"
+        "config.yaml", "metrics.jsonl", "summary.json", "eval", "samples", "checkpoints", "final"
     }  # fmt: skip
     rows = metrics_of(folder)
     assert [row["step"] for row in rows] == reporter.steps == [1, 2, 3, 4, 5]

@@ -71,7 +71,7 @@ def configuration(env, **sections):
             "minibatches": 2,
         },
         "eval": {"every": 0, "n": 1, "k": [1]},
-        "checkpoint": {"every": 1, "keep": 9},
+        "checkpoint": {"every": 1, "keep_last": 9},
         "log": {"samples_every": 0},
     }
     for name, section in sections.items():
