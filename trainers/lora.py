@@ -11,7 +11,6 @@ from typing import Any
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
-from torch import Tensor
 
 from ..verifiers import UserError
 from .logprobs import TokenLogprobs, TokenStatistics
@@ -97,31 +96,12 @@ class ReferenceOfAdapter(TokenLogprobs):
             return super().forward(*args, **kwargs)
 
 
-@torch.no_grad()
-def merged_weights(model: Any) -> Iterator[tuple[str, Tensor]]:
-    """(name, tensor) as in a checkpoint of the plain model, with W + alpha / r * B A for each W with an adapter.
-
-    Added in float32 and rounded once. Without an adapter it is the state dict.
-    """
-    tuned = _tuned(model)
-    for name, tensor in model.state_dict().items():
-        path = name.split(".")
-        if any(part.startswith("lora_") for part in path):
-            continue
-        owner, found, kind = name.rpartition(".base_layer.")
-        if found and owner in tuned:
-            if kind == "weight":
-                tensor = (tensor.float() + tuned[owner].get_delta_weight(_NAME).float()).to(tensor.dtype)
-            name = f"{owner}.{kind}"
-        yield name, tensor
-
-
 def save_adapter(model: Any, folder: Path) -> None:
     """Write the adapter alone, in peft's format."""
     from peft import get_peft_model_state_dict
 
     folder.mkdir(parents=True, exist_ok=True)
-    weights = get_peft_model_state_dict(model, adapter_name=_NAME)
+    weights = get_peft_model_state_dict(model, adapter_name=_NAME, save_embedding_layers=False)
     save_file(
         {_PREFIX + name: tensor.detach().cpu().contiguous() for name, tensor in weights.items()}, folder / _WEIGHTS
     )
@@ -144,7 +124,7 @@ def restore_adapter(model: Any, folder: Path) -> None:
     except (OSError, SafetensorError) as error:
         raise UserError(f"The adapter in {str(folder)!r} cannot be read ({error}); resume from another one.") from None
     weights = {name.removeprefix(_PREFIX): tensor for name, tensor in saved.items()}
-    own = get_peft_model_state_dict(model, adapter_name=_NAME)
+    own = get_peft_model_state_dict(model, adapter_name=_NAME, save_embedding_layers=False)
     if {name: tensor.shape for name, tensor in own.items()} != {name: t.shape for name, t in weights.items()}:
         raise UserError(
             f"The adapter in {str(folder)!r} has other layers or another rank than model.lora asks for; resume with "

@@ -111,12 +111,13 @@ def save_policy(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, fold
     `adapter`. A generation config that transformers reads but refuses to write (a temperature without `do_sample`,
     say, which older checkpoints have) is reduced to its special tokens.
     """
-    from .lora import has_adapter, merged_weights, save_adapter
+    from .lora import has_adapter, save_adapter
+    from .weights import named_weights
 
     adapted = has_adapter(model)
     _make_generation_config_writable(model)
     with quiet():
-        model.save_pretrained(folder, state_dict=dict(merged_weights(model)) if adapted else None)
+        model.save_pretrained(folder, state_dict=dict(named_weights(model)) if adapted else None)
         tokenizer.save_pretrained(folder)
     if adapted:
         save_adapter(model, Path(folder) / "adapter")

@@ -24,7 +24,8 @@ def named_weights(model: Any) -> Iterator[tuple[str, Tensor]]:
     Args:
         model: a causal language model of transformers, as it is, sharded or in peft's wrapping.
     """
-    prefix = _PEFT_ROOT if hasattr(model, "peft_config") else ""
+    # A model that peft put adapters into, without wrapping it, has its own names.
+    prefix = _PEFT_ROOT if hasattr(model, "get_base_model") else ""
     adapted = _adapted(model)
     for name, tensor in _once(model):
         if name.startswith(prefix) and _PEFT_ADAPTER not in name:
@@ -65,8 +66,8 @@ def _adapted(model: nn.Module) -> dict[str, Any]:
 
 def _merged(layer: Any) -> Tensor:
     """The weight as it acts: W + scaling * B A of each active adapter (LoRA, Hu et al. 2021, section 4.1)."""
-    weight: Tensor = layer.base_layer.weight
+    weight: Tensor = layer.base_layer.weight.float()
     for adapter in layer.active_adapters:
         if adapter in layer.lora_A or adapter in layer.lora_embedding_A:
-            weight = weight + layer.get_delta_weight(adapter).to(weight.dtype)
-    return weight
+            weight = weight + layer.get_delta_weight(adapter).float()
+    return weight.to(layer.base_layer.weight.dtype)  # rounded once
