@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from ..verifiers import Verdict
 from .engines import Completion
 from .seeding import derive
-from .trajectory import Trajectory
+from .trajectory import NOT_GENERATED, Trajectory
 
 
 @dataclass
@@ -34,6 +34,7 @@ class Draft:
         self._mask = [0] * len(self.ids)
         self._logprobs = [0.0] * len(self.ids)
         self._entropies: list[float] | None = [0.0] * len(self.ids)
+        self._versions = [NOT_GENERATED] * len(self.ids)
         self._rewards: list[float] = []
         self._ends: list[int] = []
         self._truncated = False
@@ -44,9 +45,10 @@ class Draft:
         turn = len(self._ends)
         return self.seed if turn == 0 else derive(self.seed, "turn", turn)
 
-    def write(self, completion: Completion, text: str) -> None:
-        """Add what the model wrote."""
+    def write(self, completion: Completion, text: str, version: int) -> None:
+        """Add what the model wrote, with the policy's weights of `version` unless the completion knows better."""
         self.completion, self.text = completion, text
+        self._versions += [version] * len(completion.ids) if completion.versions is None else completion.versions
         self._add(completion.ids, 1, completion.logprobs, completion.entropies)
         # A turn without a token ends where the one before it did.
         self._ends.append(len(self.ids) - 1 if completion.ids else (self._ends or [-1])[-1])
@@ -62,6 +64,7 @@ class Draft:
         if self.has_room:
             zeros = [0.0] * len(ids)
             self._add(ids, 0, zeros, zeros)
+            self._versions += [NOT_GENERATED] * len(ids)
 
     def trajectory(
         self, *, task_id: str, group: int, prompt: str, verdict: Verdict, conversation: list[dict[str, str]]
@@ -82,6 +85,7 @@ class Draft:
             turn_ends=self._ends,
             truncated=self._truncated or self.completion.finish_reason == "length",
             conversation=conversation,
+            versions=self._versions,
         )
 
     def _add(self, ids: Sequence[int], mask: int, logprobs: Sequence[float], entropies: Sequence[float] | None) -> None:

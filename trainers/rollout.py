@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from typing import Any, cast
+import math
+from collections.abc import Collection, Iterator, Sequence
+from typing import Any
 
 from jinja2 import TemplateError
 
 from ..envs import TextVectorEnv
-from ..envs.episode import Written
-from ..verifiers import UserError, Verdict
+from ..verifiers import UserError
 from ..verifiers.extraction import ThinkStyle, think_style_of
 from .draft import Draft
-from .engines import Completion, Engine, Sampling
-from .next_message import check_keeps_turns, message_ids, warn_if_rewritten
+from .engines import Engine, Sampling
+from .next_message import check_keeps_turns
+from .play import Play
 from .trajectory import Trajectory
+
+GRADED_TOGETHER = 16
+"""At least so many completions are in a call of a function that grades many."""
 
 
 def collect(
@@ -29,10 +33,44 @@ def collect(
 ) -> list[Trajectory]:
     """Play `group_size` episodes of each task: one group a task.
 
-    Where the environment has several turns, completions are generated round by round, for the episodes that are not
-    over yet. The next prompt of an episode is its ids so far and the tokens of the new message: nothing that was
-    sampled is ever tokenised again. A completion that is cut off ends its episode, and so does a conversation that
-    has grown until `max_tokens` more do not fit in the model.
+    Args:
+        envs: see `episodes`.
+        engine: see `episodes`.
+        tokenizer: see `episodes`.
+        eos_ids: see `episodes`.
+        tasks: see `episodes`.
+        group_size: see `episodes`.
+        sampling: see `episodes`.
+        seeds: see `episodes`.
+
+    Returns:
+        Trajectories in the order of `tasks`, the members of a group side by side.
+
+    Raises:
+        UserError: if the chat template cannot carry the conversation, or rewrites its earlier turns.
+    """
+    played = dict(episodes(envs, engine, tokenizer, eos_ids, tasks, group_size, sampling, seeds))
+    return [played[row] for row in range(len(played))]
+
+
+def episodes(
+    envs: TextVectorEnv,
+    engine: Engine,
+    tokenizer: Any,
+    eos_ids: Collection[int],
+    tasks: Sequence[int],
+    group_size: int,
+    sampling: Sampling,
+    seeds: Sequence[int],
+) -> Iterator[tuple[int, Trajectory]]:
+    """Play `group_size` episodes of each task, and give each, with its row, as soon as it is over.
+
+    Where the environment has several turns, the next prompt of an episode is its ids so far and the tokens of the new
+    message: nothing that was sampled is ever tokenised again. A completion that is cut off ends its episode, and so
+    does a conversation that has grown until `max_tokens` more do not fit in the model.
+
+    Completions are verified while others are still being generated, one by one; where a function of the rubric grades
+    many in one call, whole groups at a time, and at least `GRADED_TOGETHER` completions.
 
     Args:
         envs: as many environments as there are episodes.
@@ -43,9 +81,6 @@ def collect(
         group_size: how many episodes a group has.
         sampling: how tokens are drawn; `max_tokens` bounds each completion.
         seeds: one an episode, for its first turn; those of the later turns are derived from it.
-
-    Returns:
-        Trajectories in the order of `tasks`, the members of a group side by side.
 
     Raises:
         UserError: if the chat template cannot carry the conversation, or rewrites its earlier turns.
@@ -61,45 +96,28 @@ def collect(
         check_keeps_turns(tokenizer, chats[0], reasons=think != "none")
     drafts = [Draft(encode_prompt(tokenizer, chat), seed) for chat, seed in zip(chats, seeds, strict=True)]
     longest = _longest(engine, tokenizer) - sampling.max_tokens
-    unfinished = list(range(len(drafts)))
-    while unfinished:
-        completions = _generate(engine, [drafts[row] for row in unfinished], sampling)
-        said: list[str | None] = [None] * len(drafts)
-        for row, completion in zip(unfinished, completions, strict=True):
-            text = decode_completion(tokenizer, completion, eos_ids)
-            drafts[row].write(completion, text)
-            cut_off = completion.finish_reason == "length"
-            said[row] = Written(text, last=cut_off, completion_tokens=len(completion.ids), think=think)
-        before = envs.conversations
-        messages, rewards, terminated, truncated, _ = envs.step(said)
-        for row in unfinished:
-            drafts[row].end_turn(float(rewards[row]), bool(truncated[row]))
-        unfinished = [row for row in unfinished if not (terminated[row] or truncated[row])]
-        for row in unfinished:
-            warn_if_rewritten(tokenizer, envs.conversations[row])
-            ids = message_ids(tokenizer, before[row], messages[row], drafts[row].completion.ids, eos_ids)
-            drafts[row].hear(ids, longest)
-
-    verdicts = cast(list[Verdict], envs.verdicts)  # the last step leaves none of them out
-    conversations = envs.conversations
-    return [
-        draft.trajectory(
-            task_id=task_ids[row],
-            group=groups[row],
-            prompt=observations[row],
-            verdict=verdicts[row],
-            conversation=conversations[row],
+    parties = _parties(len(drafts), group_size, envs.grades_together)
+    for row in Play(envs, engine, tokenizer, eos_ids, sampling, think, longest, drafts, parties).run():
+        yield (
+            row,
+            drafts[row].trajectory(
+                task_id=task_ids[row],
+                group=groups[row],
+                prompt=observations[row],
+                verdict=envs.verdict(row),
+                conversation=envs.conversation(row),
+            ),
         )
-        for row, draft in enumerate(drafts)
-    ]
 
 
-def _generate(engine: Engine, drafts: Sequence[Draft], sampling: Sampling) -> list[Completion]:
-    """The next completion of each draft; of one that has no room left, the empty one."""
-    roomy = [draft for draft in drafts if draft.has_room]
-    prompts, seeds = [list(draft.ids) for draft in roomy], [draft.turn_seed for draft in roomy]
-    written = iter(engine.generate(prompts, sampling, seeds) if roomy else [])
-    return [next(written) if draft.has_room else Completion([], [], [], "length") for draft in drafts]
+def _parties(rows: int, group_size: int, together: bool) -> list[range]:
+    """The rows whose completions are sent to the environment at a time.
+
+    Which they are never depends on how long something takes, so a function that grades many in one call finds the
+    same ones in it whenever the rollout is repeated.
+    """
+    size = math.ceil(GRADED_TOGETHER / group_size) * group_size if together else 1
+    return [range(start, min(start + size, rows)) for start in range(0, rows, size)]
 
 
 def _longest(engine: Engine, tokenizer: Any) -> int:
@@ -128,14 +146,6 @@ def encode_prompt(tokenizer: Any, messages: list[dict[str, str]]) -> list[int]:
             f"The chat template refuses a conversation of {roles} ({error}); set the environment's option system to "
             "null, or model.chat_template to a template that takes it."
         ) from None
-
-
-def decode_completion(tokenizer: Any, completion: Completion, eos_ids: Collection[int]) -> str:
-    """The text that the verifiers see: all but the EOS, special tokens such as `<think>` included."""
-    ids = completion.ids
-    if completion.finish_reason == "stop" and ids and ids[-1] in eos_ids:
-        ids = ids[:-1]
-    return str(tokenizer.decode(ids, skip_special_tokens=False, clean_up_tokenization_spaces=False))
 
 
 def _assert_one_task_a_group(groups: list[int], task_ids: list[str], observations: Sequence[str]) -> None:

@@ -11,6 +11,9 @@ from torch import Tensor
 
 from ..verifiers import Verdict
 
+NOT_GENERATED = -1
+"""Stands in `Trajectory.versions` for an id that no policy has drawn."""
+
 
 @dataclass(frozen=True)
 class Trajectory:
@@ -35,6 +38,8 @@ class Trajectory:
         truncated: whether the episode was cut short: the turns ran out before it ended, or a completion was cut
             off or had no room.
         conversation: the chat messages of the episode; empty where they are not kept.
+        versions: of the policy's weights that each id was drawn with, `NOT_GENERATED` where it was not; empty where
+            that is not kept.
     """
 
     task_id: str
@@ -51,6 +56,7 @@ class Trajectory:
     turn_ends: list[int] = field(default_factory=list)
     truncated: bool = False
     conversation: list[dict[str, str]] = field(default_factory=list)
+    versions: list[int] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         if not self.turn_ends:
