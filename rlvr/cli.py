@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 from rich.console import Console
@@ -18,13 +16,14 @@ from rich.table import Table
 from rich.text import Text
 
 from .arguments import ImportOption, key_values
-from .config import find_recipe, import_extensions, load_config, save_config
+from .config import find_recipe, import_extensions, load_config
 from .doctor import doctor
 from .envs import make_vec, registered
 from .envs.registry import REQUIRED
 from .extras import needs_extra
 from .sandbox.nearest import did_you_mean
 from .sandbox_command import sandbox_app
+from .stopping import Stopped, StopSignals
 from .terminal import console, plain, say, sheet
 from .trainers.passk import pass_at_k
 from .verifiers import UserError
@@ -32,7 +31,7 @@ from .verify_command import verify_command
 from .writing import writing
 
 if TYPE_CHECKING:
-    from .trainers.loop import Trainer
+    from .trainers.settings import TrainConfig
 
 app = typer.Typer(
     help="Train reasoning models with verifiable rewards, and evaluate them.",
@@ -74,18 +73,32 @@ def train(
         raise UserError("No configuration was named; give a YAML file or the name of a recipe, such as quickstart.")
     settings = load_config(config, overrides)
     run_dir = resume or Path(settings.run_dir or f"runs/{find_recipe(config).stem}-{time.strftime('%Y%m%d-%H%M%S')}")
+    with StopSignals() as signals:
+        try:
+            _run(settings, run_dir, resume is not None, signals)
+        except Stopped:
+            begun = (run_dir / "config.yaml").exists()
+            say("stopped at once" + (f"; go on with: rlvr train --resume {run_dir}" if begun else ""))
+    if signals.exit_code:
+        raise typer.Exit(signals.exit_code)
+
+
+def _run(settings: TrainConfig, run_dir: Path, resume: bool, signals: StopSignals) -> None:
     import_extensions(settings.imports)
     with needs_extra("train"):
         from .trainers.loop import Trainer
         from .trainers.progress import ConsoleReporter, evaluation_table
 
-    with writing(run_dir), ConsoleReporter(console) as reporter:
-        trainer = Trainer(settings, run_dir, reporter, resume=resume is not None)
-        save_config(settings.model_copy(update={"run_dir": str(run_dir)}), run_dir / "config.yaml")
+    with (
+        writing(run_dir),
+        ConsoleReporter(console) as reporter,
+        closing(Trainer(settings, run_dir, reporter, resume=resume)) as trainer,
+    ):
         reporter.say(f"run directory {run_dir}")
-        with _stop_gently(trainer):
-            results = trainer.run()
-    console.print(evaluation_table(settings.eval_env.id, results))
+        signals.trainer = trainer
+        results = trainer.run()
+    if results:
+        console.print(evaluation_table(settings.eval_env.id, results))
     say(f"policy saved in {run_dir / 'final'}")
 
 
@@ -199,24 +212,6 @@ def _show_env(name: str) -> None:
         "rubric": registration.rubric.tree(),
     }
     console.print(sheet(name, shown))
-
-
-@contextmanager
-def _stop_gently(trainer: Trainer) -> Iterator[None]:
-    """The first Ctrl-C lets the step end and saves a checkpoint; the second stops at once."""
-
-    def request(signum: int, frame: Any) -> None:
-        if trainer.stop_requested:
-            raise KeyboardInterrupt
-        trainer.stop_requested = True
-        trainer.reporter.say("stopping after this step; Ctrl-C again stops at once")
-
-    previous = {number: signal.signal(number, request) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield
-    finally:
-        for number, handler in previous.items():
-            signal.signal(number, handler)
 
 
 def _config_of_run(run_dir: Path) -> str:

@@ -58,13 +58,6 @@ def parse_value(text: str, where: str) -> Any:
         raise UserError(f"The value in {where!r} is not valid YAML ({_one_line(error)}); quote it.") from None
 
 
-def save_config(config: TrainConfig, path: Path) -> None:
-    """Write every setting of a run, defaults included, so that the file alone repeats it."""
-    text = yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False, allow_unicode=True)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text, encoding="utf-8")
-
-
 def find_recipe(recipe: str) -> Path:
     """The file that `recipe` means: itself if it exists, else the packaged recipe of that name."""
     path = Path(recipe)

@@ -9,7 +9,8 @@ import pytest
 import yaml
 
 from rlvr import UserError
-from rlvr.config import find_recipe, import_extensions, load_config, save_config
+from rlvr.config import find_recipe, import_extensions, load_config
+from rlvr.trainers.run_dir import save_config
 
 RECIPES = sorted(Path(str(files("rlvr.configs"))).glob("*.yaml"))
 SMALLEST = {"model": {"name": "somewhere"}, "env": {"id": "rlvr/Arithmetic-v0"}}
