@@ -1,0 +1,225 @@
+"""One vLLM server, as its HTTP interface: token ids in, token ids out, and the calls that renew its weights."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Any, Literal
+
+import httpx2
+
+from ...verifiers import UserError
+from .base import Sampling
+
+_SOON = 5.0  # seconds within which a server that lives says so
+
+
+class Unanswered(Exception):
+    """The server gave no usable answer: the connection broke, or the server failed."""
+
+
+@dataclass(frozen=True)
+class ServerFacts:
+    """What a server says of itself.
+
+    Attributes:
+        model: the name under which it serves its model.
+        max_length: how many tokens prompt and completion may have together.
+        processed: whether its log-probs are those of the distribution that is drawn from.
+        breaks_on_seeds: whether it would end at a seeded prompt that it reads in parts, as vLLM does on a CPU.
+        dtype: of its weights, by torch's name.
+        room: how many completions it generates at a time; more wait in its queue.
+        devices: how many processes hold a part of its weights.
+        transfer: how it takes weights from a trainer's device, `nccl` say; None if only from a folder.
+    """
+
+    model: str
+    max_length: int
+    processed: bool
+    breaks_on_seeds: bool
+    dtype: str
+    room: int
+    devices: int
+    transfer: str | None
+
+
+@dataclass(frozen=True)
+class Segment:
+    """A completion, or the part of one that was generated until it was interrupted.
+
+    Attributes:
+        ids: sampled tokens; an EOS is the last of them.
+        logprobs: of each under the distribution it was drawn from.
+        finish_reason: `abort` if the server was told to stop in the middle.
+    """
+
+    ids: list[int]
+    logprobs: list[float]
+    finish_reason: Literal["stop", "length", "abort"]
+
+
+class ServerClient:
+    """Speaks to one server; all calls are coroutines.
+
+    Args:
+        url: such as `http://127.0.0.1:8000`.
+        http: makes the connections, for all servers.
+    """
+
+    def __init__(self, url: str, http: httpx2.AsyncClient) -> None:
+        self.url = url.rstrip("/")
+        self._http = http
+
+    async def facts(self) -> ServerFacts:
+        """What it says of itself.
+
+        Raises:
+            Unanswered: if there is no server.
+            UserError: if it was started without what training needs.
+        """
+        listed = await self._call("GET", "/v1/models", timeout=_SOON)
+        info = await self._call("GET", "/server_info", params={"config_format": "json"}, timeout=60)
+        await self.weight_version()
+        try:
+            config = info["vllm_config"]
+            transfer = config.get("weight_transfer_config") or {}
+            return ServerFacts(
+                model=listed["data"][0]["id"],
+                max_length=int(listed["data"][0]["max_model_len"]),
+                processed=config["model_config"]["logprobs_mode"] == "processed_logprobs",
+                breaks_on_seeds=config["device_config"]["device_type"] == "cpu"
+                and bool(config["scheduler_config"]["enable_chunked_prefill"]),
+                dtype=str(config["model_config"]["dtype"]).removeprefix("torch."),
+                room=int(config["scheduler_config"]["max_num_seqs"]),
+                devices=int(config["parallel_config"]["world_size"]),
+                transfer=transfer.get("backend"),
+            )
+        except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
+            raise UserError(
+                f"The server {self.url} describes itself in a way that is not known here ({error!r}); use vLLM 0.32, "
+                "started by `rlvr serve`."
+            ) from None
+
+    async def is_healthy(self) -> bool:
+        """Whether it answers, and says that it can generate."""
+        try:
+            answer = await self._http.get(f"{self.url}/health", timeout=_SOON)
+        except (httpx2.HTTPError, OSError):
+            return False
+        return answer.status_code == HTTPStatus.OK
+
+    async def complete(
+        self, model: str, prompt: Sequence[int], sampling: Sampling, seed: int, eos_ids: Collection[int]
+    ) -> Segment:
+        """Generate one completion; the caller sees to it that this does not take for ever.
+
+        Raises:
+            Unanswered: if it could not.
+        """
+        request = {
+            "model": model,
+            "prompt": list(prompt),
+            "max_tokens": sampling.max_tokens,
+            "temperature": sampling.temperature,
+            "top_p": sampling.top_p,
+            "top_k": sampling.top_k,
+            "seed": seed,
+            "logprobs": 0,  # those of the sampled tokens alone
+            "return_token_ids": True,
+            # The tokens that end a completion are ours, not what the server reads in its folder.
+            "ignore_eos": True,
+            "stop_token_ids": sorted(eos_ids),
+        }
+        answer = await self._call("POST", "/v1/completions", json=request, timeout=None)
+        return self._segment(answer)
+
+    async def pause(self) -> None:
+        """Interrupt all that is generated, forget what was cached, and generate nothing until `resume`."""
+        await self._call("POST", "/pause", params={"mode": "abort", "clear_cache": "true"}, timeout=60)
+
+    async def resume(self) -> None:
+        """Generate again."""
+        await self._call("POST", "/resume", timeout=60)
+
+    async def abort(self) -> None:
+        """Interrupt what is generated now."""
+        await self._call("POST", "/abort_requests", json={}, timeout=60)
+
+    async def reset_prefix_cache(self) -> None:
+        """Forget keys and values of earlier prompts, which older weights computed."""
+        answer = await self._call("POST", "/reset_prefix_cache", timeout=60)
+        if isinstance(answer, dict) and not answer.get("success", True):
+            raise UserError(
+                f"The server {self.url} kept what it had cached under older weights; let nobody else use it while it "
+                "is trained with."
+            )
+
+    async def load_folder(self, folder: str, timeout: float) -> None:
+        """Load the safetensors of a folder that it sees under the same name."""
+        request = {"method": "reload_weights", "kwargs": {"weights_path": folder}}
+        await self._call("POST", "/collective_rpc", json=request, timeout=timeout)
+
+    async def post(self, path: str, body: dict[str, Any] | None, timeout: float) -> None:
+        """A call whose answer says nothing but that it went well."""
+        await self._call("POST", path, json=body, timeout=timeout)
+
+    async def set_weight_version(self, version: int) -> None:
+        """Label the weights that it has now."""
+        await self._call("POST", "/update_weight_version", json={"new_version": str(version)}, timeout=60)
+
+    async def weight_version(self) -> str:
+        """The label of the weights that it has."""
+        answer = await self._call("GET", "/weight_info", timeout=60)
+        return str(answer.get("weight_version")) if isinstance(answer, dict) else str(answer)
+
+    async def _call(self, method: str, path: str, *, timeout: float | None, **request: Any) -> Any:
+        try:
+            answer = await self._http.request(
+                method, f"{self.url}{path}", timeout=httpx2.Timeout(timeout, connect=_SOON), **request
+            )
+        except (httpx2.HTTPError, OSError) as error:
+            raise Unanswered(str(error) or type(error).__name__) from None
+        if answer.status_code == HTTPStatus.NOT_FOUND and path != "/v1/completions":
+            raise UserError(
+                f"The server {self.url} has no {path}; start it by `rlvr serve`, or with VLLM_SERVER_DEV_MODE=1 in its "
+                "environment."
+            )
+        if answer.status_code >= HTTPStatus.INTERNAL_SERVER_ERROR:
+            raise Unanswered(f"{path} failed with status {answer.status_code}: {_reason(answer)}")
+        if answer.status_code >= HTTPStatus.BAD_REQUEST:
+            raise UserError(f"The server {self.url} refused {path} ({_reason(answer)}); correct what it was asked.")
+        try:
+            return answer.json() if answer.content else None
+        except ValueError:
+            raise Unanswered(f"{path} was answered with {answer.content[:80]!r}, which is no JSON") from None
+
+    def _segment(self, answer: Any) -> Segment:
+        try:
+            (choice,) = answer["choices"]
+            ids = choice["token_ids"] or []
+            logprobs = (choice["logprobs"] or {}).get("token_logprobs") or []
+            reason = choice["finish_reason"]
+        except (KeyError, TypeError, ValueError, AttributeError):
+            raise Unanswered(f"a completion came without its tokens: {str(answer)[:200]}") from None
+        if reason not in ("stop", "length", "abort"):
+            raise Unanswered(f"a completion ended because of {reason!r}")
+        if len(ids) != len(logprobs) or not all(_is_number(value) for value in logprobs):
+            raise Unanswered(f"a completion of {len(ids)} tokens came with the log-probs {str(logprobs)[:200]}")
+        return Segment(list(ids), [float(value) for value in logprobs], reason)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and math.isfinite(value)
+
+
+def _reason(answer: httpx2.Response) -> str:
+    """What the server says went wrong, on one line."""
+    try:
+        body = answer.json()
+        error = body.get("error", body.get("detail", body))
+        text = str(error.get("message", error) if isinstance(error, dict) else error)
+    except (ValueError, AttributeError):
+        text = answer.text
+    return " ".join(text.split())[:300] or "no reason given"
