@@ -111,7 +111,9 @@ class ActorCriticUpdater(Updater):
         if self.goes_too_far(tally):
             return False
         critic.optimizer.zero_grad(set_to_none=True)
-        if critic.accumulate(batch, estimates, rows, self._critic_tally, head_only=warms_up):
+        # The backbone of a shared critic is the policy's, which stays as it is.
+        head_only = warms_up and critic.critic.shared
+        if critic.accumulate(batch, estimates, rows, self._critic_tally, head_only=head_only):
             critic.move(self._critic_tally)
             pushed = pushed or (critic.critic.shared and not warms_up)
         return pushed

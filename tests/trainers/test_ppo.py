@@ -246,10 +246,11 @@ def test_the_critic_learns_alone_before_the_policy_moves(learner, batch, kind):
     made = learner(kind, critic={"warmup_steps": 2}, warmup_steps=3, epochs=2, minibatches=2)
     critic = made.credit.critic.critic
     for step in range(2):
-        policy, head = weights(made.policy), weights(critic.head)
+        policy, head, body = weights(made.policy), weights(critic.head), weights(critic.body)
         metrics = learn(made, batch, step)
         assert torch.equal(weights(made.policy), policy)
         assert not torch.equal(weights(critic.head), head)
+        assert torch.equal(weights(critic.body), body) == (kind == "shared")
         assert metrics["critic/vf_loss"] > 0
         assert "loss" not in metrics
     policy = weights(made.policy)
