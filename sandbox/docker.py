@@ -402,7 +402,10 @@ def _new_client(limit: float) -> Any:
             f"Docker sandboxes need the package {error.name!r}; install it with: pip install 'rlvr[code]'."
         ) from None
     with asking("answer"):
-        return APIClient(version="auto", timeout=limit, **kwargs_from_env())
+        client = APIClient(version="auto", timeout=limit, **kwargs_from_env())
+    # The SDK keeps a connection for each of the last 25 addresses, and each container has some of its own.
+    client.headers["Connection"] = "close"
+    return client
 
 
 def _cores() -> int:

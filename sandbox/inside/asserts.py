@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import builtins
 import operator
+import re
 import sys
 import types
 from typing import Any
@@ -12,6 +13,8 @@ from typing import Any
 from . import frames, harness, opposite
 
 _LENGTH = 500
+_NAME = re.compile(r"(?<![\w.])[^\W\d]\w*")
+_BLOCKS = ("body", "handlers", "orelse", "finalbody", "cases")
 _OPERATORS = {
     ast.Eq: operator.eq,
     ast.NotEq: operator.ne,
@@ -51,10 +54,11 @@ def conduct(job: dict, channel: harness.Channel, program: Any) -> None:
 
 def _execute(job: dict, record: _Record, program: Any) -> None:
     tree = ast.parse(job["source"], "tests.py")
+    defined = {name for node in tree.body for name in _defined(node, job["source"])}
+    _Counted(record).rewrite(tree)
+    code = compile(tree, "tests.py", "exec", dont_inherit=True)
     space: dict = {"__name__": "tests", "__builtins__": builtins, "__tests__": record}
-    defined = {name for node in tree.body for name in _defined(node)}
-    used = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)}
-    for name in sorted(used - defined):
+    for name in sorted(_read(code, job["source"]) - defined):
         if not hasattr(builtins, name) or name == job["entry_point"]:
             try:
                 space[name] = program.get(name)
@@ -62,21 +66,34 @@ def _execute(job: dict, record: _Record, program: Any) -> None:
                 pass
     if job["entry_point"]:
         space["candidate"] = program.get(job["entry_point"])
-    tree = ast.fix_missing_locations(_Counted(tree).visit(tree))
-    exec(compile(tree, "tests.py", "exec", dont_inherit=True), space)
+    exec(code, space)
     check = space.get("check")
     if isinstance(check, types.FunctionType):
         check(space["candidate"])
 
 
-def _defined(node: ast.stmt) -> list:
+def _defined(node: ast.stmt, source: str) -> list:
     if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
         return [node.name]
     if isinstance(node, (ast.Import, ast.ImportFrom)):
         return [(alias.asname or alias.name).split(".")[0] for alias in node.names]
+    if isinstance(node, (ast.Assert, ast.Expr)) and ":=" not in source:
+        return []
     return [
         target.id for target in ast.walk(node) if isinstance(target, ast.Name) and isinstance(target.ctx, ast.Store)
     ]
+
+
+def _read(code: types.CodeType, source: str) -> set:
+    """The names that the code reads and does not make in a function, and perhaps some that stand in a text."""
+    names: set = set()
+    waiting = [code]
+    while waiting:
+        here = waiting.pop()
+        names.update(here.co_names)
+        waiting += [constant for constant in here.co_consts if isinstance(constant, types.CodeType)]
+    # Those of attributes are among them.
+    return names.intersection(_NAME.findall(source))
 
 
 class _Record:
@@ -87,9 +104,11 @@ class _Record:
         self.seen: dict = {}
         self.failed: dict = {}
         self.compared: str = ""
+        self.names: list = []
+        self.tests: list = []
 
-    def begin(self, name: str) -> None:
-        self.seen[name] = True
+    def begin(self, number: int) -> None:
+        self.seen[self.names[number]] = True
         self.compared = ""
 
     def compare(self, operation: str, left: Any, right: Any) -> Any:
@@ -99,12 +118,16 @@ class _Record:
             self.compared = f"{shown(left)} against {shown(right)}"
         return value
 
-    def fail(self, name: str, text: str, message: Any = "") -> None:
+    def fail(self, number: int, message: Any = "") -> None:
+        text = self.text(number)
         said = "; ".join(part for part in (self.compared, f"{message}"[:_LENGTH]) if part)
-        self._failed(name, f"{text}: {said}" if said else text)
+        self._failed(self.names[number], f"{text}: {said}" if said else text)
 
-    def error(self, name: str, text: str, error: BaseException) -> None:
-        self._failed(name, f"{text}: {described(error)}")
+    def error(self, number: int, error: BaseException) -> None:
+        self._failed(self.names[number], f"{self.text(number)}: {described(error)}")
+
+    def text(self, number: int) -> str:
+        return ast.unparse(self.tests[number])[:_LENGTH]
 
     def _failed(self, name: str, message: str) -> None:
         if name not in self.failed:
@@ -119,33 +142,49 @@ class _Record:
 _BY_NAME = {kind.__name__: function for kind, function in _OPERATORS.items()}
 
 
-class _Counted(ast.NodeTransformer):
-    """Turns each assert statement into one that is counted."""
+class _Counted:
+    """Turns each assert statement of a module into one that is counted, in place."""
 
-    def __init__(self, tree: ast.AST) -> None:
-        self.count = 0
+    def __init__(self, record: _Record) -> None:
+        self.record = record
 
-    def visit_Assert(self, node: ast.Assert) -> ast.AST:
-        self.count += 1
-        name = ast.Constant(f"assert {self.count} (line {node.lineno})")
-        text = ast.Constant(ast.unparse(node.test)[:_LENGTH])
+    def rewrite(self, node: ast.AST) -> None:
+        """In the statements below a node, in their order; expressions hold none."""
+        for field in node._fields:
+            if field in _BLOCKS:
+                block = getattr(node, field)
+                if isinstance(block, list):
+                    for at, statement in enumerate(block):
+                        if isinstance(statement, ast.Assert):
+                            block[at] = self.counted(statement)
+                        else:
+                            self.rewrite(statement)
+
+    def counted(self, node: ast.Assert) -> ast.Try:
+        number = len(self.record.names)
+        self.record.names.append(f"assert {number + 1} (line {node.lineno})")
+        self.record.tests.append(node.test)
+        place: Any = {name: getattr(node, name) for name in node._attributes}
+
+        def tell(method: str, *args: ast.expr) -> ast.Call:
+            record = ast.Name("__tests__", ast.Load(), **place)
+            return ast.Call(ast.Attribute(record, method, ast.Load(), **place), list(args), [], **place)
+
+        which = ast.Constant(number, **place)
         test = node.test
         if isinstance(test, ast.Compare) and len(test.ops) == 1 and type(test.ops[0]) in _OPERATORS:
-            kind = ast.Constant(type(test.ops[0]).__name__)
-            test = _record("compare", kind, test.left, test.comparators[0])
-        failed = ast.Expr(_record("fail", name, text, *([node.msg] if node.msg else [])))
+            kind = ast.Constant(type(test.ops[0]).__name__, **place)
+            test = tell("compare", kind, test.left, test.comparators[0])
+        failed = ast.Expr(tell("fail", which, *([node.msg] if node.msg else [])), **place)
         handler = ast.ExceptHandler(
-            type=ast.Name("Exception", ast.Load()),
+            type=ast.Name("Exception", ast.Load(), **place),
             name="__error__",
-            body=[ast.Expr(_record("error", name, text, ast.Name("__error__", ast.Load())))],
+            body=[ast.Expr(tell("error", which, ast.Name("__error__", ast.Load(), **place)), **place)],
+            **place,
         )
-        checked = ast.If(test=test, body=[ast.Pass()], orelse=[failed])
-        attempt = ast.Try(body=[ast.Expr(_record("begin", name)), checked], handlers=[handler], orelse=[], finalbody=[])
-        return ast.copy_location(attempt, node)
-
-
-def _record(method: str, *args: ast.expr) -> ast.Call:
-    return ast.Call(ast.Attribute(ast.Name("__tests__", ast.Load()), method, ast.Load()), list(args), [])
+        checked = ast.If(test=test, body=[ast.Pass(**place)], orelse=[failed], **place)
+        begun = ast.Expr(tell("begin", which), **place)
+        return ast.Try(body=[begun, checked], handlers=[handler], orelse=[], finalbody=[], **place)
 
 
 def described(error: BaseException) -> str:

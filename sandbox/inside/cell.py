@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+# Without the enums around it, which take a dozen times as long.
+import _signal
 import fcntl
+import marshal
 import math
 import mmap
 import os
 import resource
-import signal
 import struct
 import sys
 from typing import Callable, Optional
 
-from . import frames, kernel, oom, plain, seccomp
+from . import frames, kernel, oom, seccomp
 
 ENDED = struct.Struct("!i?")
 """What the first process of a job's pid namespace reports: the program's wait status, and whether its disk is full."""
@@ -20,7 +22,24 @@ ENDED = struct.Struct("!i?")
 _SET_UP_FAILED = 70
 _STACK_BYTES = 64 << 20
 _SPARE_BYTES = 512 << 20
-
+_SAME_FOR_ALL = {
+    resource.RLIMIT_CORE: 0,
+    resource.RLIMIT_STACK: _STACK_BYTES,
+    resource.RLIMIT_MSGQUEUE: 0,
+    resource.RLIMIT_SIGPENDING: 1024,
+    resource.RLIMIT_MEMLOCK: 64 << 10,
+    resource.RLIMIT_RTPRIO: 0,
+    resource.RLIMIT_NICE: 0,
+}
+"""Limits that the zygote takes on itself, and every job with it: what is done once is not done for each."""
+_OWN = (
+    resource.RLIMIT_CPU,
+    resource.RLIMIT_DATA,
+    resource.RLIMIT_AS,
+    resource.RLIMIT_FSIZE,
+    resource.RLIMIT_NOFILE,
+    resource.RLIMIT_NPROC,
+)
 
 _SHARED = ("/dev/shm", "/dev/mqueue")
 
@@ -38,6 +57,8 @@ class World:
         self.jobs = 0
         self.notes = mmap.mmap(-1, mmap.PAGESIZE)
         self.oom_counter = oom.OomCounter() if self.mode == "uids" else None
+        self.most = {kind: resource.getrlimit(kind)[1] for kind in _OWN}
+        self.at_fork: list = settings.get("at_fork", [])
         self.own_pids: Optional[int] = None
         if self.mode == "namespaces":
             self.own_pids = os.open("/proc/self/ns/pid", os.O_RDONLY)
@@ -136,9 +157,9 @@ class Cell:
     def _be_first(self, world: World, limits: Limits) -> None:
         """Be the first process of the pid namespace, and fork the program; returns only in the program."""
         kernel.set_dumpable(False)
-        signal.set_wakeup_fd(-1)
-        for number in (signal.SIGINT, signal.SIGCHLD, signal.SIGPIPE):
-            signal.signal(number, signal.SIG_DFL)
+        _signal.set_wakeup_fd(-1)
+        for number in (_signal.SIGINT, _signal.SIGCHLD, _signal.SIGPIPE):
+            _signal.signal(number, _signal.SIG_DFL)
         kernel.unshare(kernel.NEWNS)
         options = f"size={limits.disk},nr_inodes={limits.files + 3},mode=1777"
         kernel.mount("tmpfs", world.scratch, "tmpfs", kernel.NOSUID | kernel.NODEV, options)
@@ -163,13 +184,13 @@ class Cell:
     def _be_program(
         self, world: World, limits: Limits, expected: bytes, descriptors: list, body: Callable[..., None]
     ) -> None:
-        signal.set_wakeup_fd(-1)
-        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        signal.signal(signal.SIGPIPE, signal.SIG_IGN)
+        _signal.set_wakeup_fd(-1)
+        _signal.signal(_signal.SIGCHLD, _signal.SIG_DFL)
+        _signal.signal(_signal.SIGPIPE, _signal.SIG_IGN)
         kind, content = frames.read_frame(0)
         if kind != expected:
             raise frames.HangUp("another frame was expected")
-        job = plain.load(content, most=plain.MAX_JOB_BYTES)
+        job = marshal.loads(content)
         del content
         os.setsid()
         if world.mode == "uids":
@@ -187,7 +208,7 @@ class Cell:
             world.filter.install()
         os.write(told, b"+")
         os.close(told)
-        _fresh_interpreter(job.pop("env", {}), world.scratch if world.mode == "namespaces" else self.folder)
+        _fresh_interpreter(world, job.pop("env", None), self.home(world))
         body(world, job)
 
     def _become_nobody(self, world: World) -> None:
@@ -198,13 +219,14 @@ class Cell:
         # Else its own /proc/self would belong to root.
         kernel.set_dumpable(True)
 
+    def home(self, world: World) -> str:
+        """The working folder of the program."""
+        return f"{world.scratch}/work" if world.mode == "namespaces" else self.folder
+
     def _make_home(self, world: World) -> None:
-        os.umask(0o022)
-        if world.mode == "namespaces":
-            os.chdir(f"{world.scratch}/work")
-        else:
+        if world.mode != "namespaces":
             os.mkdir(self.folder, 0o700)
-            os.chdir(self.folder)
+        os.chdir(self.home(world))
 
 
 def _arrange(descriptors: list, stdin: bytes) -> None:
@@ -217,40 +239,54 @@ def _arrange(descriptors: list, stdin: bytes) -> None:
         os.dup2(descriptor, target, inheritable=target < 3)
 
 
+def prepare(world: World) -> None:
+    """Do once, in the zygote, what would be the same in each job: there every page touched is copied."""
+    os.umask(0o022)
+    for kind, most in _SAME_FOR_ALL.items():
+        hard = resource.getrlimit(kind)[1]
+        most = most if hard == resource.RLIM_INFINITY else min(most, hard)
+        resource.setrlimit(kind, (most, most))
+    kernel.bound_capabilities()
+    os.environ.clear()
+    os.environ.update(_environment(f"{world.scratch}/work", world.scratch))
+    _prepare_stdin()
+
+
+def _prepare_stdin() -> None:
+    """Open stdin as a job will find it, on a file in memory, and take ours back."""
+    kept, like = os.dup(0), os.memfd_create("stdin")
+    os.dup2(like, 0)
+    sys.stdin = open(0, encoding="utf-8", errors="surrogateescape", closefd=False)
+    os.dup2(kept, 0)
+    os.close(kept)
+    os.close(like)
+
+
+def _environment(home: str, scratch: str) -> dict:
+    return {"HOME": home, "TMPDIR": scratch, "PATH": "/usr/local/bin:/usr/bin:/bin", "LANG": "C.UTF-8"}
+
+
 def _limit(limits: Limits, world: World) -> None:
     seconds = math.ceil(limits.cpu) + 1
-    wanted = [
-        (resource.RLIMIT_CORE, 0, 0),
-        (resource.RLIMIT_CPU, seconds, seconds + 1),
-        # Not the address space itself, which threads and libraries reserve far beyond what they use.
-        (resource.RLIMIT_DATA, limits.memory, limits.memory),
-        (resource.RLIMIT_AS, 2 * limits.memory + _SPARE_BYTES, 2 * limits.memory + _SPARE_BYTES),
-        (resource.RLIMIT_FSIZE, limits.disk, limits.disk),
-        (resource.RLIMIT_NOFILE, limits.open_files, limits.open_files),
-        (resource.RLIMIT_NPROC, limits.processes + world.spare_processes, limits.processes + world.spare_processes),
-        (resource.RLIMIT_STACK, _STACK_BYTES, _STACK_BYTES),
-        (resource.RLIMIT_MSGQUEUE, 0, 0),
-        (resource.RLIMIT_SIGPENDING, 1024, 1024),
-        (resource.RLIMIT_MEMLOCK, 64 << 10, 64 << 10),
-        (resource.RLIMIT_RTPRIO, 0, 0),
-        (resource.RLIMIT_NICE, 0, 0),
-    ]
-    for kind, soft, hard in wanted:
-        now = resource.getrlimit(kind)[1]
-        if now != resource.RLIM_INFINITY:
-            soft, hard = min(soft, now), min(hard, now)
-        resource.setrlimit(kind, (soft, hard))
+    # Not only the address space, which threads and libraries reserve far beyond what they use.
+    space = 2 * limits.memory + _SPARE_BYTES
+    processes = limits.processes + world.spare_processes
+    wanted = (seconds + 1, limits.memory, space, limits.disk, limits.open_files, processes)
+    for kind, value in zip(_OWN, wanted):
+        most = world.most[kind]
+        hard = value if most == resource.RLIM_INFINITY else min(value, most)
+        resource.setrlimit(kind, (min(seconds, hard) if kind == resource.RLIMIT_CPU else hard, hard))
 
 
-def _fresh_interpreter(env: dict, scratch: str) -> None:
+def _fresh_interpreter(world: World, env: Optional[dict], home: str) -> None:
     """Leave the program an interpreter as if it had been started for it."""
-    home = os.getcwd()
-    os.environ.clear()
-    os.environ.update(
-        {"HOME": home, "TMPDIR": scratch, "PATH": "/usr/local/bin:/usr/bin:/bin", "LANG": "C.UTF-8", **env}
-    )
-    sys.stdin = open(0, encoding="utf-8", errors="surrogateescape", closefd=False)
+    if world.mode != "namespaces":
+        os.environ["HOME"] = os.environ["TMPDIR"] = home
+    if env:
+        os.environ.update(env)
     sys.path.insert(0, home)
+    for handlers in world.at_fork:
+        os.register_at_fork(**handlers)
     random = sys.modules.get("random")
     if random is not None:
         random.seed()

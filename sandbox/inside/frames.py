@@ -30,9 +30,16 @@ def read_exactly(descriptor: int, count: int) -> bytes:
     Raises:
         HangUp: the other end closed before.
     """
+    # Mostly all is there at once.
+    first = os.read(descriptor, min(count, 1 << 20)) if count else b""
+    if len(first) == count:
+        return first
+    if not first:
+        raise HangUp
     content = bytearray(count)
     view = memoryview(content)
-    done = 0
+    done = len(first)
+    view[:done] = first
     while done < count:
         got = os.readv(descriptor, [view[done : done + (1 << 20)]])
         if not got:

@@ -17,6 +17,8 @@ _PIVOT_ROOT = {"x86_64": 155, "aarch64": 41}
 _CAPSET = {"x86_64": 126, "aarch64": 91}
 _M_ARENA_MAX = -8
 
+_NO_CAPABILITIES = ((ctypes.c_uint32 * 2)(0x20080522, 0), (ctypes.c_uint32 * 6)())
+
 # Not PyDLL: the lock that is let go costs nothing where there is one thread.
 libc = ctypes.CDLL(None, use_errno=True)
 machine = os.uname().machine
@@ -92,13 +94,16 @@ def set_filter(address: int) -> None:
     prctl(_PR_SET_SECCOMP, 2, address)
 
 
-def drop_capabilities() -> None:
-    """Give up every capability, for good."""
+def bound_capabilities() -> None:
+    """Have no program that is started from here on gain a capability; those of this process stay."""
     for capability in range(64):
         if libc.prctl(_PR_CAPBSET_DROP, ctypes.c_ulong(capability), 0, 0, 0) != 0:
             break  # the last one that this kernel knows, or none may be dropped
-    header = (ctypes.c_uint32 * 2)(0x20080522, 0)
-    _checked(libc.syscall(_CAPSET[machine], header, (ctypes.c_uint32 * 6)()), "capset")
+
+
+def drop_capabilities() -> None:
+    """Give up every capability of this process."""
+    _checked(libc.syscall(_CAPSET[machine], *_NO_CAPABILITIES), "capset")
 
 
 def few_arenas() -> None:

@@ -33,5 +33,6 @@ class OomCounter:
 
 def be_killed_first() -> None:
     """Have the kernel kill this process, and what it starts, rather than the zygote."""
-    with open("/proc/self/oom_score_adj", "w") as file:
-        file.write("1000")
+    descriptor = os.open("/proc/self/oom_score_adj", os.O_WRONLY)
+    os.write(descriptor, b"1000")
+    os.close(descriptor)

@@ -30,6 +30,9 @@ _FACTORIES: dict = {kind.__name__: kind for kind in (int, float, bool, str, list
 _MOMENTS: dict = {kind.__name__: kind for kind in (date, datetime, time, timedelta)}
 
 
+_WRITER = json.JSONEncoder(ensure_ascii=True, separators=(",", ":"), allow_nan=False)
+
+
 class NotPlain(Exception):
     """The value is no plain data, or is too large."""
 
@@ -45,7 +48,7 @@ def dump(value: Any, opaque: Optional[Callable[[Any], list]] = None, most: int =
 
 def to_bytes(tree: Any, most: int = MAX_BYTES) -> bytes:
     """An encoded tree as bytes."""
-    content = json.dumps(tree, ensure_ascii=True, separators=(",", ":"), allow_nan=False).encode("ascii")
+    content = _WRITER.encode(tree).encode("ascii")
     if len(content) > most:
         raise NotPlain(f"the data takes more than {most} bytes")
     return content
@@ -71,7 +74,7 @@ def from_bytes(content: bytes, most: int = MAX_BYTES) -> Any:
     if content.count(b",") + content.count(b"[") > _MOST_MARKS and _is_crowded(content):
         raise NotPlain("the data is too large")
     try:
-        return json.loads(content)
+        return json.loads(str(content, "ascii"))
     except (ValueError, RecursionError):
         raise NotPlain("the data cannot be read") from None
 

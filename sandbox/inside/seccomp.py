@@ -95,6 +95,7 @@ _SOCKETPAIR = (53, 199)
 _AF_UNIX = 1
 _NEW_NAMESPACES = 0x7E020000
 _X32 = 0x40000000
+_PORTION = 10
 
 _ALLOW, _KILL, _ERRNO = 0x7FFF0000, 0x80000000, 0x00050000
 _LOAD, _JUMP_EQUAL, _JUMP_ANY_BIT, _JUMP_AT_LEAST, _RETURN = 0x20, 0x15, 0x45, 0x35, 0x06
@@ -131,6 +132,7 @@ def _assembled(architecture: int, column: int) -> bytes:
     def refuse(number: int) -> bytes:
         return step(_RETURN, _ERRNO | number)
 
+    allow = step(_RETURN, _ALLOW)
     code = [
         step(_LOAD, _ARCHITECTURE),
         step(_JUMP_EQUAL, architecture, 1, 0),
@@ -139,24 +141,29 @@ def _assembled(architecture: int, column: int) -> bytes:
         step(_JUMP_AT_LEAST, _X32, 0, 1),
         step(_RETURN, _KILL),
     ]
+    rules: dict = {}
     for calls, number in ((_REFUSED, errno.EPERM), (_UNKNOWN, errno.ENOSYS)):
         for numbers in calls.values():
-            call = numbers[column]
-            if call is not None:
-                code += [step(_JUMP_EQUAL, call, 0, 1), refuse(number)]
+            rules[numbers[column]] = [refuse(number)]
     for numbers in (_SOCKET, _SOCKETPAIR):
-        code += [
-            step(_JUMP_EQUAL, numbers[column], 0, 4),
-            step(_LOAD, _ARGUMENT),
-            step(_JUMP_EQUAL, _AF_UNIX, 1, 0),
-            refuse(errno.EPERM),
-            step(_RETURN, _ALLOW),
-        ]
-    code += [
-        step(_JUMP_EQUAL, _CLONE[column], 0, 3),
+        rules[numbers[column]] = [step(_LOAD, _ARGUMENT), step(_JUMP_EQUAL, _AF_UNIX, 1, 0), refuse(errno.EPERM), allow]
+    rules[_CLONE[column]] = [
         step(_LOAD, _ARGUMENT),
         step(_JUMP_ANY_BIT, _NEW_NAMESPACES, 0, 1),
         refuse(errno.EPERM),
-        step(_RETURN, _ALLOW),
+        allow,
     ]
+    rules.pop(None, None)
+    # In portions that are leapt over, for the kernel tries all numbers when the filter is installed.
+    numbers = sorted(rules)
+    for start in range(0, len(numbers), _PORTION):
+        portion = []
+        for number in numbers[start : start + _PORTION]:
+            portion += [step(_JUMP_EQUAL, number, 0, len(rules[number])), *rules[number]]
+        following = numbers[start + _PORTION : start + _PORTION + 1]
+        if following:
+            portion.append(allow)
+            code.append(step(_JUMP_AT_LEAST, following[0], len(portion), 0))
+        code += portion
+    code.append(allow)
     return b"".join(code)

@@ -15,6 +15,7 @@ from .cell import Cell, Limits, World
 from .harness import NOTES
 
 _PIECE = 1 << 16
+_PIECES = 4
 _TICK = 0.025
 _AFTER_TESTS = 0.5
 _REAP_LIMIT = 10.0
@@ -22,18 +23,56 @@ _PAGE = resource.getpagesize()
 _CLOCK = os.sysconf("SC_CLK_TCK")
 
 
-def passage() -> memoryview:
-    """Memory for streams to pass through that no forked process inherits, so that no later job finds them there."""
-    memory = mmap.mmap(-1, frames.HEADER.size + _PIECE)
-    memory.madvise(mmap.MADV_DONTFORK)
-    return memoryview(memory)
+class Passage:
+    """The way out to the host: frames gather here until they are many or the job is over, for each has its price.
+
+    Its memory is not inherited by forked processes, so that no later job finds there what an earlier one said.
+    """
+
+    def __init__(self) -> None:
+        memory = mmap.mmap(-1, _PIECES * (frames.HEADER.size + _PIECE))
+        memory.madvise(mmap.MADV_DONTFORK)
+        self._memory = memoryview(memory)
+        self._used = 0
+
+    def take(self, kind: bytes, descriptor: int, most: int) -> int:
+        """Take in a piece that waits at a descriptor, `most` bytes of it; how many there were.
+
+        Raises:
+            BlockingIOError: there is nothing yet.
+        """
+        start = self._start(_PIECE)
+        count = os.readv(descriptor, [self._memory[start : start + _PIECE]])
+        if taken := min(count, most):
+            self._end(kind, start, taken)
+        return count
+
+    def add(self, kind: bytes, content: bytes) -> None:
+        """Add a frame of the zygote's own, of at most a piece."""
+        start = self._start(len(content))
+        self._memory[start : start + len(content)] = content
+        self._end(kind, start, len(content))
+
+    def flush(self) -> None:
+        """Write all that is here."""
+        frames.write_all(1, self._memory[: self._used])
+        self._used = 0
+
+    def _start(self, length: int) -> int:
+        if self._used + frames.HEADER.size + length > len(self._memory):
+            self.flush()
+        return self._used + frames.HEADER.size
+
+    def _end(self, kind: bytes, start: int, length: int) -> None:
+        frames.HEADER.pack_into(self._memory, self._used, kind, length)
+        self._used = start + length
 
 
 class Stream:
     """One pipe from the job to the host, with the most that may pass."""
 
-    def __init__(self, kind: bytes, most: int, through: memoryview) -> None:
-        self.through = through
+    def __init__(self, kind: bytes, most: int, passage: Passage) -> None:
+        self.passage = passage
         self.kind = kind
         self.left = most
         self.cut = False
@@ -43,15 +82,12 @@ class Stream:
     def pass_on(self) -> bool:
         """Pass on what is there; whether there may be more."""
         try:
-            count = os.readv(self.descriptor, [self.through[frames.HEADER.size :]])
+            count = self.passage.take(self.kind, self.descriptor, self.left)
         except BlockingIOError:
             return False
         taken = min(count, self.left)
         self.left -= taken
         self.cut = self.cut or taken < count
-        if taken:
-            frames.HEADER.pack_into(self.through, 0, self.kind, taken)
-            frames.write_all(1, self.through[: frames.HEADER.size + taken])
         return count > 0 and not self.cut
 
     def close(self) -> None:
@@ -62,7 +98,7 @@ class Stream:
 class Watch:
     """A job from its start to its last trace."""
 
-    def __init__(self, world: World, limits: Limits, wake: int, through: memoryview) -> None:
+    def __init__(self, world: World, limits: Limits, wake: int, passage: Passage) -> None:
         self.world = world
         self.limits = limits
         self.wake = wake
@@ -74,14 +110,14 @@ class Watch:
         self.cpu = 0.0
         self.last_stop: Optional[float] = None
         self.streams = {
-            "stdout": Stream(frames.STDOUT, limits.output, through),
-            "stderr": Stream(frames.STDERR, limits.output, through),
+            "stdout": Stream(frames.STDOUT, limits.output, passage),
+            "stderr": Stream(frames.STDERR, limits.output, passage),
         }
         world.notes[: len(NOTES)] = bytes(len(NOTES))
         if limits.values:
-            self.streams["values"] = Stream(frames.VALUES, plain.MAX_BYTES, through)
+            self.streams["values"] = Stream(frames.VALUES, plain.MAX_BYTES, passage)
         if limits.tests:
-            self.streams["report"] = Stream(frames.REPORT, plain.MAX_BYTES, through)
+            self.streams["report"] = Stream(frames.REPORT, plain.MAX_BYTES, passage)
 
     def begin(self) -> None:
         """The clock starts."""
@@ -109,7 +145,9 @@ class Watch:
         while not self._over():
             now = time.monotonic()
             if now >= deadline:
-                self.killed = "wall"
+                # What else it has done by now says more than the clock.
+                self._look()
+                self.killed = self.killed or "wall"
                 break
             if now >= next_look:
                 next_look = now + max(_TICK, 4 * self._look())

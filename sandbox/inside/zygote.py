@@ -15,8 +15,8 @@ import sys
 from typing import Any
 
 from . import asserts, enclosure, frames, harness, kernel, pytest_tests, serve
-from .cell import Cell, Limits, World
-from .watch import Watch, passage
+from .cell import Cell, Limits, World, prepare
+from .watch import Passage, Watch
 
 # What programs import most; forked, they need not be imported again.
 _PRELOAD = (
@@ -31,7 +31,7 @@ def main(settings: dict) -> None:
         if settings.get("enclose"):
             enclosure.enter(settings["enclose"])
         world, wake = _prepare(settings)
-        through = passage()
+        passage = Passage()
         frames.write_frame(1, frames.READY, json.dumps(_about(world)).encode())
     except BaseException as error:
         _fault(error)
@@ -41,7 +41,7 @@ def main(settings: dict) -> None:
             kind, content = frames.read_frame(0, 1 << 10)
             if kind != frames.JOB:
                 break
-            _serve(world, Limits(content), wake, through)
+            _serve(world, Limits(content), wake, passage)
     except (frames.HangUp, BrokenPipeError) as error:
         if str(error):
             _fault(error)
@@ -67,8 +67,7 @@ def _about(world: World) -> dict[str, Any]:
 
 
 def _prepare(settings: dict) -> tuple[World, int]:
-    for name in [*_PRELOAD, *settings.get("preload", ())]:
-        importlib.import_module(name)
+    settings["at_fork"] = _import_all([*_PRELOAD, *settings.get("preload", ())])
     _add_site_names()
     sys.path[:] = [entry for entry in sys.path if entry]
     if settings.get("packages"):
@@ -82,10 +81,27 @@ def _prepare(settings: dict) -> tuple[World, int]:
     signal.signal(signal.SIGCHLD, lambda *_: None)
     signal.set_wakeup_fd(wake_end, warn_on_full_buffer=False)
     world = World(settings)
+    prepare(world)
     gc.collect()
     gc.freeze()
     gc.disable()
     return world, wake
+
+
+def _import_all(names: list) -> list:
+    """Import them, and return what they would have run after each fork.
+
+    A job is the first process of its program, so for it there is nothing to mend; the program's own forks run it.
+    """
+    handlers: list = []
+    register = os.register_at_fork
+    os.register_at_fork = lambda **given: handlers.append(given)
+    try:
+        for name in names:
+            importlib.import_module(name)
+    finally:
+        os.register_at_fork = register
+    return handlers
 
 
 def _add_site_names() -> None:
@@ -97,8 +113,8 @@ def _add_site_names() -> None:
     site.sethelper()
 
 
-def _serve(world: World, limits: Limits, wake: int, through: memoryview) -> None:
-    watch = Watch(world, limits, wake, through)
+def _serve(world: World, limits: Limits, wake: int, passage: Passage) -> None:
+    watch = Watch(world, limits, wake, passage)
     given = [watch.streams[name].theirs for name in ("stdout", "stderr", "values") if name in watch.streams]
     if limits.tests:
         calls, ask = os.pipe()
@@ -119,7 +135,8 @@ def _serve(world: World, limits: Limits, wake: int, through: memoryview) -> None
     watch.finish()
     numbers = watch.numbers()
     numbers["dirty"] = world.left_behind(watch.cells)
-    frames.write_frame(1, frames.DONE, json.dumps(numbers).encode())
+    passage.add(frames.DONE, json.dumps(numbers).encode())
+    passage.flush()
 
 
 def _program(world: World, job: dict) -> None:
@@ -137,8 +154,11 @@ def _tests(world: World, job: dict) -> None:
     (asserts if job["form"] == "asserts" else pytest_tests).run(job, harness.Channel(3, bytearray(8)))
 
 
+_INSIDE = [name for name in sys.modules if name == "inside" or name.startswith("inside.")]
+
+
 def _forget_zygote() -> None:
     gc.enable()
-    for name in [name for name in sys.modules if name == "inside" or name.startswith("inside.")]:
+    for name in _INSIDE:
         del sys.modules[name]
     sys.argv[:] = ["solution.py"]

@@ -259,6 +259,15 @@ def test_random_numbers_differ_between_runs(box: Box) -> None:
     assert len({said(box, "import random; print(random.random())") for _ in range(6)}) == 6
 
 
+def test_what_modules_do_after_a_fork_is_done_for_the_programs_own(box: Box) -> None:
+    source = (
+        "import os, random, threading\nr, w = os.pipe()\nthreading.Thread(target=r.bit_length).start()\n"
+        "if os.fork() == 0:\n    os.write(w, f'{random.random()} {threading.active_count()}'.encode())\n    os._exit(0)\n"
+        "os.wait()\nnumber, count = os.read(r, 100).decode().split()\nprint(number != str(random.random()), count)"
+    )
+    assert said(box, source) == "True 1"
+
+
 def test_two_at_once_do_not_meet(box: Box) -> None:
     results: list[str] = []
     source = "import os, time\nopen('/tmp/here', 'x').close()\ntime.sleep(0.3)\nprint(sorted(os.listdir('/tmp')).count('here'))"

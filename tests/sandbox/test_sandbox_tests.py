@@ -43,6 +43,29 @@ def report(box: Box, source: str, test: TestProgram) -> TestReport:
     return tests
 
 
+NAMES = """
+# HIDDEN in a comment
+def check(candidate):
+    x = [candidate(n, 1) for n in range(2)]
+    try:
+        if (total := sum(x)) != SUM:
+            assert False
+        match total:
+            case 3:
+                assert OTHER.startswith("HIDDEN"), OTHER
+    finally:
+        for y in x:
+            with open("/dev/null"):
+                assert y in (1, 2)
+"""
+
+
+def test_asserts_are_counted_wherever_they_stand_and_names_are_the_programs(box: Box) -> None:
+    tests = report(box, RIGHT + "SUM = 3\nOTHER = 'hidden'\nrange = None\n", asserts(NAMES))
+    assert (tests.tests_run, tests.passed_names) == (2, ("assert 3 (line 14)",))
+    assert tests.message == "OTHER.startswith('HIDDEN'): hidden"
+
+
 def test_a_right_solution_passes(box: Box) -> None:
     tests = report(box, RIGHT, asserts())
     assert (tests.tests_run, tests.tests_passed, tests.completed, tests.trusted) == (3, 3, True, True)
