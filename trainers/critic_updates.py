@@ -16,6 +16,7 @@ from .estimates import Estimates
 from .gradients import NotFinite, clip_gradients
 from .micro_batches import Cut, shared_micro_batches
 from .ranks import Ranks
+from .sharding import keep_step
 from .trajectory import Batch
 from .value_loss import clipped_value_loss
 
@@ -85,6 +86,9 @@ class CriticUpdates:
         """The critic's values before each generated token, (N, T), and after the last token, (N,)."""
         values, ends = torch.zeros(batch.input_ids.shape), torch.zeros(len(batch))
         for index in self._micro_batches(batch, torch.arange(len(batch))):
+            if len(index) == 0:
+                keep_step(self.critic, self.accelerator.device)
+                continue
             cut = Cut(batch, index)
             micro = cut.batch.to(self.accelerator.device)
             with self.accelerator.autocast():
@@ -123,6 +127,9 @@ class CriticUpdates:
         weight = (self.settings.coef if self.critic.shared else 1.0) / max(tokens, 1)
         total, mine = 0.0, CriticTally()
         for index in self._micro_batches(batch, rows):
+            if len(index) == 0:
+                keep_step(self.critic, self.accelerator.device, head_only=head_only)
+                continue
             loss = self._loss(Cut(batch, index), estimates, head_only, mine)
             self.accelerator.backward(loss * weight)
             total += float(loss.detach())

@@ -3,27 +3,22 @@
 from __future__ import annotations
 
 import contextlib
-import copy
-import importlib.util
 import json
 import math
 import time
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
-from accelerate import Accelerator
-from accelerate.state import AcceleratorState
-from accelerate.utils import GradientAccumulationPlugin
 
 from ..envs import make_vec
 from ..verifiers import UserError
 from . import run_dir as run_dirs
 from .checkpoint import (
-    ADAPTER,
     best_checkpoints,
     checkpoint_score,
     checkpoint_step,
@@ -34,36 +29,33 @@ from .checkpoint import (
     restore_state,
     save_checkpoint,
 )
-from .credit import BanditCredit
-from .critic import Critic, build_critic, load_critic, save_critic
+from .critic import save_critic
 from .critic_settings import CriticSettings
-from .critic_updates import CriticUpdates
+from .devices import finish, open_trackers, start_accelerator
 from .durable import published, sync, sync_tree, write_text
 from .dynamic_sampling import Sampled, sample_with_spread
 from .engines import Completion, Engine, Sampling
 from .engines.hf import HFEngine
-from .entropy import EntropyLogprobs
 from .evaluate import Evaluation, evaluate
 from .formula import formula
-from .logprobs import TokenLogprobs
-from .lora import ReferenceOfAdapter, add_adapter, has_adapter, restore_adapter
+from .learner import LearnerBuilder
 from .metrics import MetricsLog, rollout_metrics
-from .models import LoadedModel, load_model, save_policy
+from .models import save_policy
 from .monitor import Alarm, Monitor
 from .part_gains import part_weights
-from .ppo import ActorCriticUpdater, CriticCredit
+from .ppo import CriticCredit
 from .progress import Reporter, Silent
-from .recompute import enable_recomputing
+from .ranks import ranks_of_this_run
 from .rollout import collect
-from .run_state import RunState, UnfinishedStep
+from .run_state import RunState, Taken, UnfinishedStep
 from .samples import write_samples
 from .seeding import derive
-from .settings import ModelSettings, TrainConfig
+from .settings import TrainConfig
+from .sharding import WholeOptimizer, gathered, saved_whole
 from .task_queue import TaskQueue
 from .trajectory import Batch, Trajectory
 from .truncation import worth_of_truncated
-from .update import Updater
-from .warmstart import tiny_base
+from .weights import named_weights
 
 
 class Trainer:
@@ -89,36 +81,28 @@ class Trainer:
     ) -> None:
         self.config = config
         self.run_dir = run_dir
-        self.reporter = reporter or Silent()
         self.stop_requested = False
         train = config.train
-        episodes = train.prompts_per_step * train.group_size
-        self.envs = make_vec(config.env.id, episodes, **config.env.arguments)
+        self.accelerator = start_accelerator(config.log, train.precision, run_dir)
+        self.ranks = ranks_of_this_run()
+        self.reporter = (reporter or Silent()) if self.ranks.main else Silent()
+        self.envs = make_vec(config.env.id, self._my_prompts * train.group_size, **config.env.arguments)
         self._warn_if_eval_tasks_are_trained_on()
-        run_dirs.claim(run_dir, resume)
-        checkpoint = self._checkpoint_to_resume() if resume else None
-        run_dirs.save_config(config.model_copy(update={"run_dir": str(run_dir)}), run_dir / run_dirs.CONFIG)
+        checkpoint = self.ranks.alone(partial(self._claim, resume))
+        open_trackers(self.accelerator, config.log)
 
-        self.accelerator = _accelerator(config, run_dir)
         self.step = 0 if checkpoint is None else checkpoint_step(checkpoint)
         self._saved = None if checkpoint is None else self.step
-        loaded = self._policy(checkpoint)
+        builder = LearnerBuilder(config, self.accelerator, self.ranks, self.reporter)
+        learner = builder.build(config.sampling.max_tokens * self.envs.max_turns, checkpoint)
         if config.model.dtype == "bfloat16" and config.model.lora is None:
             self.reporter.say(
                 "warning: weights in bfloat16 lose updates smaller than a 500th of them, so most stay as they are at "
                 "a small learning rate; for bf16 training set model.dtype: float32 and train.precision: bf16"
             )
-        self.tokenizer, self.eos_ids = loaded.tokenizer, loaded.eos_ids
-        policy = EntropyLogprobs if config.algorithm.entropy_bonus else TokenLogprobs
-        self.policy = policy(loaded.model, config.sampling.temperature)
-        self.optimizer = torch.optim.AdamW(
-            self.policy.parameters(),
-            lr=train.learning_rate,
-            betas=train.adam_betas,
-            weight_decay=train.weight_decay,
-            fused=True,
-        )
-        self.updater, self.credit = self._learner(loaded, checkpoint)
+        self.tokenizer, self.eos_ids = learner.loaded.tokenizer, learner.loaded.eos_ids
+        self.policy, self.optimizer = learner.policy, learner.optimizer
+        self.updater, self.credit = learner.updater, learner.credit
         self.queue = TaskQueue(
             derive(config.seed, "tasks"), len(self.envs.tasks), taken=self.step * train.prompts_per_step
         )
@@ -126,7 +110,7 @@ class Trainer:
         self.monitor = self._monitor()
         self.unfinished = UnfinishedStep()
         self.state = RunState(
-            self.optimizer,
+            WholeOptimizer(self.optimizer),
             credit=self.credit,
             entropy=self.updater.entropy,
             tasks=self.queue,
@@ -136,17 +120,15 @@ class Trainer:
         if checkpoint is not None:
             restore_state(checkpoint, self.state)
         self.engine: Engine = HFEngine(
-            loaded.model,
-            loaded.eos_ids,
-            loaded.tokenizer.pad_token_id,
+            learner.loaded.model,
+            self.eos_ids,
+            self.tokenizer.pad_token_id,
             max_batch=train.generation_batch_size,
             autocast=self.accelerator.autocast,
         )
-        self.engine.sync(self.policy.model.state_dict().items(), self.step)
+        self.engine.sync(named_weights(self.policy.model), self.step)
         self.log = MetricsLog(run_dir / "metrics.jsonl", self.accelerator)
-        # The line of a step comes after its evaluation.
-        self.log.forget_after(self.step - (self.unfinished.metrics is not None))
-        run_dirs.forget_after(run_dir, self.step)
+        self.ranks.alone(self._forget_later_steps)
 
     def run(self) -> dict[str, Evaluation]:
         """Train to the configured number of steps, or until `stop_requested`, and keep what was learned.
@@ -169,15 +151,12 @@ class Trainer:
         with contextlib.suppress(EvaluationStopped):
             self._train(results)
         if "after" not in results:
-            if self._saved != self.step:
-                self.save()
+            self._save_if_new()
             self.reporter.say(f"stopped after step {self.step}; go on with: rlvr train --resume {self.run_dir}")
-        with published(self.run_dir / "final") as final:
-            save_policy(self.policy.model, self.tokenizer, final)
-            if isinstance(self.credit, CriticCredit):
-                save_critic(self.credit.critic.critic, final / "critic")
-        self._write_summary(results)
-        self.accelerator.end_training()
+        with saved_whole(*self._models):
+            self.ranks.alone(self._write_final)
+        self.ranks.alone(partial(self._write_summary, results))
+        finish(self.accelerator)
         return results
 
     def _train(self, results: dict[str, Evaluation]) -> None:
@@ -187,8 +166,12 @@ class Trainer:
             self._heed(self.monitor.observe_evaluation(0, results["before"].metrics()))
         if self.unfinished.metrics is not None:
             self._finish_step(self.unfinished.metrics, results)
-        while self.step < self.config.train.steps and not self.stop_requested:
+        while self.step < self.config.train.steps and not self._stops():
             self._finish_step(self.train_step(), results)
+            if self.updater.failure is not None:
+                # The weights are those of before the gradient that failed.
+                self._save_if_new()
+                raise self.ranks.agreed(self.updater.failure)
         if self.step >= self.config.train.steps and "after" not in results:
             results["after"] = self._evaluate_at(self.step)
 
@@ -206,10 +189,13 @@ class Trainer:
                 results["after"] = evaluation
         self._heed(self.monitor.observe(self.step, metrics))
         self._heed(self.monitor.observe_evaluation(self.step, metrics))
-        self.log.write(self.step, metrics)
+        if self.ranks.main:
+            self.log.write(self.step, metrics)
         self.reporter.step(self.step, self.config.train.steps, metrics)
         settings = self.config.checkpoint
-        best = score is not None and is_among_best(self.run_dir / "checkpoints", score, settings.keep_best)
+        best = score is not None and self.ranks.alone(
+            partial(is_among_best, self.run_dir / "checkpoints", score, settings.keep_best)
+        )
         if best or (settings.every and (self.step % settings.every == 0 or last)):
             self.save(score)
 
@@ -244,36 +230,27 @@ class Trainer:
         metrics = rollout_metrics(sampled.everything) | sampled.metrics | told
         metrics |= self.updater.step(batch, advantages, self.step, frozen)
         self.step += 1
-        self.engine.sync(self.policy.model.state_dict().items(), self.step)
+        self.engine.sync(named_weights(self.policy.model), self.step)
 
         log = self.config.log
-        if log.samples_every and self.step % log.samples_every == 0:
+        if self.ranks.main and log.samples_every and self.step % log.samples_every == 0:
             write_samples(self.run_dir / "samples" / f"step-{self.step:06d}.txt", sampled.kept, log.samples)
         finished = time.perf_counter()
-        return metrics | {
+        metrics |= {
             "completions/num_tokens": float(sum(trajectory.length for trajectory in sampled.everything)),
             "time/rollout": collected - started,
             "time/update": finished - collected,
             "step_time": finished - started,
         }
+        # What is decided by them is decided alike in all processes, whose clocks and last bits differ.
+        return self.ranks.broadcast(metrics)
 
     def save(self, score: float | None = None) -> Path:
         """A checkpoint of this step; `score` is the policy's pass@1 on held-out tasks, if it was evaluated."""
-        # Whatever is not of later steps has to be there when the run is resumed, even after a power cut.
-        if self.log.path.exists():
-            sync(self.log.path)
-        for name in ("eval", "samples"):
-            sync_tree(self.run_dir / name)
-        saved = save_checkpoint(
-            self.run_dir / "checkpoints",
-            self.step,
-            self.policy.model,
-            self.tokenizer,
-            self.state,
-            self.config.checkpoint.keep_last,
-            self.config.checkpoint.keep_best,
-            score,
-        )
+        # Whatever is sharded is gathered by all processes, and written by one.
+        state = Taken(self.state.state_dict())
+        with saved_whole(*self._models):
+            saved = self.ranks.alone(partial(self._write_checkpoint, state, score))
         self._saved = self.step
         return saved
 
@@ -307,19 +284,32 @@ class Trainer:
             raise AssertionError(
                 f"the engine generates with the weights of step {self.engine.version} at step {self.step}"
             )
-        config, first = self.config, number * self.envs.num_envs
-        trajectories = collect(
+        tasks = self.queue.take(self.config.train.prompts_per_step)
+        with self._generating():
+            parts = self.ranks.together(partial(self._draw, number, tasks))
+        trajectories = [trajectory for part in parts for trajectory in part]
+        self._speak_of_grader_failures(trajectories)
+        return trajectories
+
+    def _draw(self, number: int, tasks: Sequence[int]) -> list[Trajectory]:
+        """This process's share of the groups, with the seeds that they have whoever draws them."""
+        size, share = self.config.train.group_size, self.ranks.share(len(tasks))
+        first = (number * len(tasks) + share.start) * size
+        drawn = collect(
             self.envs,
             self.engine,
             self.tokenizer,
             self.eos_ids,
-            self.queue.take(config.train.prompts_per_step),
-            config.train.group_size,
-            config.sampling.sampling(),
-            [derive(config.seed, "rollout", self.step, first + row) for row in range(self.envs.num_envs)],
+            tasks[share.start : share.stop],
+            size,
+            self.config.sampling.sampling(),
+            [derive(self.config.seed, "rollout", self.step, first + row) for row in range(len(share) * size)],
         )
-        self._speak_of_grader_failures(trajectories)
-        return trajectories
+        return [replace(trajectory, group=share.start + trajectory.group) for trajectory in drawn]
+
+    def _generating(self) -> contextlib.AbstractContextManager[None]:
+        """An engine that generates with the trained model itself needs all of it in every process."""
+        return gathered(self.policy) if isinstance(self.engine, HFEngine) else contextlib.nullcontext()
 
     def _speak_of_grader_failures(self, trajectories: Sequence[Trajectory]) -> None:
         failed = [trajectory for trajectory in trajectories if math.isnan(trajectory.reward)]
@@ -336,9 +326,13 @@ class Trainer:
         )
 
     def _evaluate_at(self, step: int, engine: Engine | None = None) -> Evaluation:
+        with self._generating():
+            return self._evaluate(step, engine or self.engine)
+
+    def _evaluate(self, step: int, engine: Engine) -> Evaluation:
         settings, env = self.config.eval, self.config.eval_env
         return evaluate(
-            engine or self.engine,
+            engine,
             self.tokenizer,
             self.eos_ids,
             env.id,
@@ -351,82 +345,77 @@ class Trainer:
             seed=derive(self.config.seed, "eval"),
             batch_size=self.config.train.generation_batch_size,
             identity={"model": self.config.model.model_dump(mode="json"), "step": step},
+            ranks=self.ranks,
             on_progress=lambda done, total: self._evaluated(step, done, total),
         )
 
     def _evaluated(self, step: int, done: int, total: int) -> None:
         self.reporter.work(f"evaluate at step {step}", done, total)
-        if self.stop_requested and done < total:
+        if self._stops() and done < total:
             raise EvaluationStopped
 
-    def _base_model(self) -> ModelSettings:
-        """The model settings with the tiny base model replaced by the folder it was made in."""
-        settings = self.config.model
-        if settings.warm_start is None:
-            return settings
-        steps = settings.warm_start.steps
-        folder = tiny_base(
-            settings.warm_start, on_step=lambda step, loss: self.reporter.work("warm start", step, steps)
+    def _stops(self) -> bool:
+        """Whether any process was asked to stop; then all of them do."""
+        self.stop_requested = self.ranks.any(self.stop_requested)
+        return self.stop_requested
+
+    @property
+    def _my_prompts(self) -> int:
+        """How many groups of a rollout this process draws."""
+        prompts = self.config.train.prompts_per_step
+        if prompts < self.ranks.count:
+            raise self.ranks.agreed(
+                UserError(
+                    f"train.prompts_per_step is {prompts} but the run has {self.ranks.count} processes, each of which "
+                    f"draws groups of its own; set it to {self.ranks.count} or more, or start fewer processes."
+                )
+            )
+        return len(self.ranks.share(prompts))
+
+    @property
+    def _models(self) -> list[torch.nn.Module]:
+        """What is saved."""
+        return [self.policy, *([self.credit.critic.critic] if isinstance(self.credit, CriticCredit) else [])]
+
+    def _claim(self, resume: bool) -> Path | None:
+        """Make the folder of the run this run's; the checkpoint to go on from, if there is one."""
+        run_dirs.claim(self.run_dir, resume)
+        checkpoint = self._checkpoint_to_resume() if resume else None
+        config = self.config.model_copy(update={"run_dir": str(self.run_dir)})
+        run_dirs.save_config(config, self.run_dir / run_dirs.CONFIG)
+        return checkpoint
+
+    def _forget_later_steps(self) -> None:
+        # The line of a step comes after its evaluation.
+        self.log.forget_after(self.step - (self.unfinished.metrics is not None))
+        run_dirs.forget_after(self.run_dir, self.step)
+
+    def _save_if_new(self) -> None:
+        if self._saved != self.step:
+            self.save()
+
+    def _write_checkpoint(self, state: Taken, score: float | None) -> Path:
+        # Whatever is not of later steps has to be there when the run is resumed, even after a power cut.
+        if self.log.path.exists():
+            sync(self.log.path)
+        for name in ("eval", "samples"):
+            sync_tree(self.run_dir / name)
+        return save_checkpoint(
+            self.run_dir / "checkpoints",
+            self.step,
+            self.policy.model,
+            self.tokenizer,
+            state,
+            self.config.checkpoint.keep_last,
+            self.config.checkpoint.keep_best,
+            score,
         )
-        return settings.model_copy(update={"name": str(folder), "warm_start": None})
 
-    def _policy(self, checkpoint: Path | None) -> LoadedModel:
-        """The policy as the run begins, or as it was at a checkpoint."""
-        settings = self.config.model
-        whole = checkpoint is not None and settings.lora is None
-        loaded = self._load(settings.model_copy(update={"name": str(checkpoint)}) if whole else self._base_model())
-        if settings.lora is not None:
-            add_adapter(loaded.model, settings.lora, derive(self.config.seed, "adapter"), base=settings.name)
-            if checkpoint is not None:
-                restore_adapter(loaded.model, checkpoint / ADAPTER)
-        if settings.gradient_checkpointing:
-            enable_recomputing(loaded.model)
-        return loaded
-
-    def _load(self, settings: ModelSettings) -> LoadedModel:
-        return load_model(
-            settings.name,
-            dtype=settings.dtype,
-            device=self.accelerator.device,
-            chat_template=settings.chat_template,
-            attn_implementation=settings.attn_implementation,
-        )
-
-    def _learner(self, loaded: LoadedModel, checkpoint: Path | None) -> tuple[Updater, BanditCredit | CriticCredit]:
-        """What turns advantages into updates, and what turns a rollout into advantages."""
-        config, train = self.config, self.config.train
-        given: dict[str, Any] = {
-            "accelerator": self.accelerator,
-            "policy": self.policy,
-            "reference": self._reference(loaded, checkpoint),
-            "optimizer": self.optimizer,
-            "algorithm": config.algorithm,
-            "settings": train,
-            "max_tokens": config.sampling.max_tokens * self.envs.max_turns,
-            "seed": config.seed,
-        }
-        if not config.algorithm.needs_critic:
-            return Updater(**given), BanditCredit(config.algorithm)
-        settings = config.critic or CriticSettings()
-        critic = self._critic(settings, loaded)
-        credit = CriticCredit(
-            CriticUpdates(self.accelerator, critic, settings, train.micro_batch_size, train.max_grad_norm),
-            config.algorithm,
-        )
-        return ActorCriticUpdater(credit, **given), credit
-
-    def _critic(self, settings: CriticSettings, loaded: LoadedModel) -> Critic:
-        if settings.model is None:
-            return build_critic(loaded.model, shared=settings.kind == "shared")
-        return load_critic(settings.model, self.config.model.dtype, self.accelerator.device, len(loaded.tokenizer))
-
-    def _reference(self, loaded: LoadedModel, checkpoint: Path | None) -> TokenLogprobs | None:
-        if not self.config.algorithm.needs_reference:
-            return None
-        if has_adapter(loaded.model):
-            return ReferenceOfAdapter(loaded.model, self.config.sampling.temperature)
-        model = copy.deepcopy(loaded.model) if checkpoint is None else self._load(self._base_model()).model
-        return TokenLogprobs(model.requires_grad_(False), self.config.sampling.temperature)
+    def _write_final(self) -> None:
+        with published(self.run_dir / "final") as final:
+            save_policy(self.policy.model, self.tokenizer, final)
+            if isinstance(self.credit, CriticCredit):
+                save_critic(self.credit.critic.critic, final / "critic")
 
     def _checkpoint_to_resume(self) -> Path | None:
         """The latest checkpoint; None where the run was cut short before it had one."""
@@ -439,6 +428,8 @@ class Trainer:
 
     def _warn_if_eval_tasks_are_trained_on(self) -> None:
         """Held-out tasks that are not held out make every pass@k a lie; lists are small enough to look."""
+        if not self.ranks.main:
+            return
         env = self.config.eval_env
         held_out = make_vec(env.id, 1, **env.arguments).tasks
         trained = self.envs.tasks
@@ -483,27 +474,3 @@ class _NoEngine(Engine):
 
     def sync(self, weights: Iterable[tuple[str, torch.Tensor]], version: int) -> None:
         raise NotImplementedError
-
-
-def _accelerator(config: TrainConfig, run_dir: Path) -> Accelerator:
-    for tracker in config.log.trackers:
-        if importlib.util.find_spec(tracker) is None:  # accelerate would go on without it, silently
-            raise UserError(
-                f"The tracker {tracker!r} is not installed; pip install {tracker}, or take it out of log.trackers."
-            )
-    # The state is one a process and refuses another precision, which a second trainer may want.
-    AcceleratorState._reset_state()
-    accelerator = Accelerator(
-        mixed_precision={"fp32": "no", "bf16": "bf16"}[config.train.precision],
-        # Else ACCELERATE_GRADIENT_ACCUMULATION_STEPS, which `accelerate launch` sets, would divide every loss.
-        gradient_accumulation_plugin=GradientAccumulationPlugin(num_steps=1),
-        log_with=list(config.log.trackers) or None,
-        project_dir=run_dir,
-    )
-    if accelerator.num_processes > 1:
-        raise UserError(
-            f"This run was started with {accelerator.num_processes} processes, which is not supported yet; start one."
-        )
-    if config.log.trackers:
-        accelerator.init_trackers(config.log.project)
-    return accelerator

@@ -89,15 +89,16 @@ def micro_batches(batch: Batch, rows: Tensor, size: int, shares_prompts: bool) -
 
 
 def shared_micro_batches(ranks: Ranks, batch: Batch, rows: Tensor, size: int, shares_prompts: bool) -> list[Tensor]:
-    """This process's part of the micro-batches, of which each process has as many.
+    """This process's part of the micro-batches, of which every process has equally many.
 
-    Of several processes, parts are made smaller until their number can be divided. Where there are fewer rows than
-    processes, some processes have none.
+    Of several processes, parts are made smaller, so that all have work to do. Where they cannot be divided, the last
+    part of some processes is without rows.
     """
-    if ranks.count > 1:
-        turns = math.ceil(len(rows) / (ranks.count * size))
-        size = math.ceil(len(rows) / max(1, ranks.count * turns))
-    return list(ranks.every(micro_batches(batch, rows, max(1, size), shares_prompts)))
+    if ranks.count == 1 or len(rows) == 0:
+        return micro_batches(batch, rows, size, shares_prompts)
+    turns = math.ceil(len(rows) / (ranks.count * size))
+    parts = micro_batches(batch, rows, math.ceil(len(rows) / (ranks.count * turns)), shares_prompts)
+    return [*ranks.every(parts), rows[:0]][:turns]
 
 
 def _positions(batch: Batch, part: Tensor) -> int:

@@ -11,6 +11,7 @@ from .critic_updates import CriticTally, CriticUpdates
 from .estimates import Estimates, estimate
 from .kl import kl_estimate
 from .kl_controller import KLController
+from .sharding import WholeOptimizer, load_whole_state, whole_state
 from .trajectory import Batch
 from .update import Frozen, Tally, Updater
 
@@ -52,16 +53,16 @@ class CriticCredit:
         """What a checkpoint keeps: what is the critic's own, its optimizer, the weight of the KL."""
         critic = self.critic.critic
         return {
-            "critic": (critic.head if critic.shared else critic).state_dict(),
-            "optimizer": self.critic.optimizer.state_dict(),
+            "critic": whole_state((critic.head if critic.shared else critic).state_dict()),
+            "optimizer": WholeOptimizer(self.critic.optimizer).state_dict(),
             "kl": self.kl.state_dict(),
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from a checkpoint."""
         critic = self.critic.critic
-        (critic.head if critic.shared else critic).load_state_dict(state["critic"])
-        self.critic.optimizer.load_state_dict(state["optimizer"])
+        load_whole_state(critic.head if critic.shared else critic, state["critic"])
+        WholeOptimizer(self.critic.optimizer).load_state_dict(state["optimizer"])
         self.kl.load_state_dict(state["kl"])
 
     def _kl(self, frozen: Frozen | None) -> Tensor:

@@ -107,7 +107,7 @@ class Ranks:
         values = self.gather(value)
         if any(other != values[0] for other in values):
             differing = next(number for number, other in enumerate(values) if other != values[0])
-            raise self._agreed(
+            raise self.agreed(
                 UserError(
                     f"Process 0 and process {differing} of this run differ in {what}; start every process with the "
                     "same configuration, files and versions."
@@ -117,9 +117,10 @@ class Ranks:
     def _failed(self, number: int, mine: Exception | None, sentence: str | None, trace: str) -> Exception:
         if sentence is None:
             return RankFailed(f"process {number} of {self.count} failed:\n{trace}")
-        return self._agreed(mine if number == self.number and mine is not None else UserError(sentence))
+        return self.agreed(mine if number == self.number and mine is not None else UserError(sentence))
 
-    def _agreed(self, error: Exception) -> Exception:
+    def agreed(self, error: Exception) -> Exception:
+        """An error that every process raises, and only the main one is to speak of."""
         error.said_by_another = not self.main  # type: ignore[attr-defined]
         return error
 

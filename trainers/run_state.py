@@ -61,3 +61,18 @@ class UnfinishedStep:
     def load_state_dict(self, state: Any) -> None:
         """Go on from a checkpoint."""
         self.metrics = state["metrics"]
+
+
+class Taken:
+    """A state as it was when it was asked for; what several processes gather together, one of them can then save."""
+
+    def __init__(self, state: dict[str, Any]) -> None:
+        self._state = state
+
+    def state_dict(self) -> dict[str, Any]:
+        """The state."""
+        return self._state
+
+    def load_state_dict(self, state: Any) -> None:
+        """There is nothing that could be as the state says."""
+        raise TypeError("a state that was taken is only there to be saved")

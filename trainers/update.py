@@ -30,6 +30,7 @@ from .micro_batches import Cut, shared_micro_batches
 from .ranks import Ranks
 from .seeding import derive
 from .settings import TrainSettings
+from .sharding import keep_step
 from .trajectory import Batch
 from .truncation import has_loss
 
@@ -247,6 +248,9 @@ class Updater:
         contributing = self._contributing(batch, advantages, rows)
         loss, mine = 0.0, Tally()
         for index in self._micro_batches(self.policy, batch, contributing):
+            if len(index) == 0:
+                keep_step(self.policy, self.accelerator.device)
+                continue
             part = self._loss(Cut(batch, index), advantages, frozen, weights, bonus, mine)
             self.accelerator.backward(part)
             loss += float(part.detach())
@@ -325,6 +329,9 @@ class Updater:
     def _logprobs(self, model: TokenLogprobs, batch: Batch, rows: Tensor) -> Tensor:
         result = torch.zeros(batch.input_ids.shape)
         for index in self._micro_batches(model, batch, rows):
+            if len(index) == 0:
+                keep_step(model, self.accelerator.device)
+                continue
             cut = Cut(batch, index)
             micro = cut.batch.to(self.accelerator.device)
             with self.accelerator.autocast():

@@ -13,6 +13,9 @@ from torch.distributed.tensor import DTensor
 # What peft puts around the names of the model that it adapts.
 _PEFT_ROOT, _PEFT_BASE, _PEFT_ADAPTER = "base_model.model.", ".base_layer", ".lora_"
 
+# Integers of a weight's size in bytes.
+_WORDS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+
 
 @torch.no_grad()
 def named_weights(model: Any) -> Iterator[tuple[str, Tensor]]:
@@ -28,7 +31,7 @@ def named_weights(model: Any) -> Iterator[tuple[str, Tensor]]:
     prefix = _PEFT_ROOT if hasattr(model, "get_base_model") else ""
     adapted = _adapted(model)
     for name, tensor in _once(model):
-        if name.startswith(prefix) and _PEFT_ADAPTER not in name:
+        if _PEFT_ADAPTER not in name:
             plain = name.removeprefix(prefix).replace(_PEFT_BASE, "")
             yield plain, whole(_merged(adapted[name]) if name in adapted else tensor).detach()
 
@@ -40,12 +43,14 @@ def whole(tensor: Tensor) -> Tensor:
 
 @torch.no_grad()
 def digest(model: nn.Module) -> str:
-    """Of the bits of all parameters and buffers; equal for equal weights alone."""
+    """Of the bits of all parameters and buffers: models that differ in any one weight differ in it."""
     found = hashlib.sha256()
     for name, tensor in _once(model):
-        found.update(f"{name} {tuple(tensor.shape)} {tensor.dtype}".encode())
-        found.update(tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().data)
-    return found.hexdigest()
+        words = tensor.detach().contiguous().flatten().view(_WORDS[tensor.element_size()])
+        # Summed where the weights are: to copy a large model off its device takes minutes.
+        found.update(f"{name} {tuple(tensor.shape)} {tensor.dtype} {int(words.sum(dtype=torch.int64))}".encode())
+        found.update(str(words[:32].tolist()).encode())
+    return found.hexdigest()[:16]
 
 
 def _once(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
