@@ -21,11 +21,14 @@ from .doctor import doctor
 from .envs import make_vec, registered
 from .envs.registry import REQUIRED
 from .extras import needs_extra
+from .processes import another_says, is_main_process
 from .sandbox.nearest import did_you_mean
 from .sandbox_command import sandbox_app
+from .serve_command import serve_command
 from .stopping import Stopped, StopSignals
 from .terminal import console, plain, say, sheet
 from .trainers.passk import pass_at_k
+from .trainers.warmstart import cache_root
 from .verifiers import UserError
 from .verify_command import verify_command
 from .writing import writing
@@ -49,6 +52,8 @@ def main() -> None:
     try:
         app()
     except UserError as error:
+        if another_says(error):
+            sys.exit(2)
         _refuse(str(error))
     except OSError as error:
         if error.filename is None:
@@ -63,6 +68,7 @@ def train(
     resume: Annotated[Path | None, typer.Option(help="Go on with the run in this directory.")] = None,
 ) -> None:
     """Train a model as CONFIG says; evaluate it before and after."""
+    console.quiet = not is_main_process()
     overrides = list(overrides or [])
     if resume is not None:
         if config is not None and "=" in config:
@@ -85,6 +91,8 @@ def train(
 
 def _run(settings: TrainConfig, run_dir: Path, resume: bool, signals: StopSignals) -> None:
     import_extensions(settings.imports)
+    # Read when torch's compiler loads, which otherwise leaves a folder among the temporary files.
+    os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(cache_root() / "torchinductor"))
     with needs_extra("train"):
         from .trainers.loop import Trainer
         from .trainers.progress import ConsoleReporter, evaluation_table
@@ -189,6 +197,7 @@ def envs(
     console.print(table)
 
 
+app.command("serve")(serve_command)
 app.command("verify")(verify_command)
 app.command()(doctor)
 app.add_typer(sandbox_app, name="sandbox")

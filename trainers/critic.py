@@ -11,8 +11,10 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from ..verifiers import UserError
+from .lora import has_adapter
 from .models import hub_answers, load_model, quiet
 from .shared_prompts import can_share_prompts, states_before
+from .weights import named_weights
 
 _HEAD = "value_head.safetensors"
 
@@ -64,7 +66,8 @@ class Critic(nn.Module):
 
     def own_parameters(self) -> list[nn.Parameter]:
         """What the critic's optimizer moves: all of a separate critic, the head of a shared one."""
-        return list(self.head.parameters() if self.shared else self.parameters())
+        own = self.head.parameters() if self.shared else self.parameters()
+        return [parameter for parameter in own if parameter.requires_grad]
 
 
 def build_critic(policy: Any, shared: bool) -> Critic:
@@ -108,7 +111,8 @@ def save_critic(critic: Critic, folder: str | Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     if not critic.shared:
         with quiet():
-            critic.body.save_pretrained(folder)
+            adapted = has_adapter(critic.body)
+            critic.body.save_pretrained(folder, state_dict=dict(named_weights(critic.body)) if adapted else None)
     save_file(
         {name: tensor.detach().cpu().contiguous() for name, tensor in critic.head.state_dict().items()}, folder / _HEAD
     )

@@ -71,7 +71,7 @@ def add_adapter(model: Any, settings: LoraSettings, seed: int, base: str) -> Non
 
 def has_adapter(model: Any) -> bool:
     """Whether a model has an adapter in it."""
-    return bool(getattr(model, "peft_config", None))
+    return any(".lora_" in name for name, _ in model.named_parameters())
 
 
 @contextmanager
@@ -79,12 +79,13 @@ def adapter_off(model: Any) -> Iterator[None]:
     """The model as it was before its adapter was trained."""
     tuned = _tuned(model).values()
     for layer in tuned:
-        layer.enable_adapters(False)
+        # Not by `enable_adapters`, which would also change what requires a gradient.
+        layer._disable_adapters = True
     try:
         yield
     finally:
         for layer in tuned:
-            layer.enable_adapters(True)
+            layer._disable_adapters = False
 
 
 class ReferenceOfAdapter(TokenLogprobs):
@@ -136,7 +137,7 @@ def restore_adapter(model: Any, folder: Path) -> None:
 def _tuned(model: Any) -> dict[str, Any]:
     """The layers with an adapter, by name."""
     if not has_adapter(model):
-        return {}
+        return {}  # and peft need not be there
     from peft.tuners.tuners_utils import BaseTunerLayer
 
     return {name: module for name, module in model.named_modules() if isinstance(module, BaseTunerLayer)}

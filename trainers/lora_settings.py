@@ -17,7 +17,7 @@ class LoraSettings(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     r: int = Field(16, ge=1, description="rank of the updates")
-    alpha: float = Field(32, gt=0, description="an update counts alpha / r times")
+    alpha: float = Field(32.0, gt=0, description="an update counts alpha / r times")
     dropout: float = Field(0.0, description="must be 0: the policy that learns is the one that was sampled from")
     target_modules: Literal["all-linear"] | list[str] = Field(
         "all-linear", description="ends of the names of the layers that get an adapter; all but the output layer"

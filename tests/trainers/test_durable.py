@@ -3,6 +3,7 @@
 import os
 import signal
 import sys
+from pathlib import Path
 
 import pytest
 import torch
@@ -27,9 +28,8 @@ def killed_at(number, folder, action):
             def hook(event, arguments):
                 nonlocal seen
                 # In the middle of deleting a folder, names are relative to it.
-                if event in EVENTS and (
-                    str(arguments[0]).startswith(str(folder)) or event in ("os.remove", "os.rmdir")
-                ):
+                within = str(arguments[0]).startswith(str(folder)) or event in ("os.remove", "os.rmdir")
+                if event in EVENTS and within:
                     seen += 1
                     if seen == number:
                         os.kill(os.getpid(), signal.SIGKILL)
@@ -45,6 +45,10 @@ def killed_at(number, folder, action):
 
 def contents(folder):
     return {path.name: path.read_text() for path in folder.iterdir()}
+
+
+def name_of(descriptor):
+    return str(Path(f"/proc/self/fd/{descriptor}").readlink())
 
 
 def names(folder):
@@ -115,7 +119,7 @@ def test_everything_in_a_folder_is_synced_and_a_missing_one_is_nothing(tmp_path,
     (tmp_path / "a" / "x").write_text("x")
     (tmp_path / "a" / "b" / "y").write_text("y")
     synced = set()
-    monkeypatch.setattr(os, "fsync", lambda descriptor: synced.add(os.readlink(f"/proc/self/fd/{descriptor}")))
+    monkeypatch.setattr(os, "fsync", lambda descriptor: synced.add(name_of(descriptor)))
     sync_tree(tmp_path / "missing")
     assert synced == set()
     sync_tree(tmp_path / "a")
@@ -126,7 +130,7 @@ def test_a_checkpoint_is_on_the_disk_before_it_has_its_name(tmp_path, monkeypatc
     tokenizer = build_tokenizer()
     model = random_llama(vocab_size=len(tokenizer), eos_token_id=tokenizer.eos_token_id)
     synced, kept = [], os.fsync
-    monkeypatch.setattr(os, "fsync", lambda fd: (synced.append(os.readlink(f"/proc/self/fd/{fd}")), kept(fd)))
+    monkeypatch.setattr(os, "fsync", lambda fd: (synced.append(name_of(fd)), kept(fd)))
     saved = save_checkpoint(tmp_path, 1, model, tokenizer, torch.optim.AdamW(model.parameters()), keep_last=1)
     partial = tmp_path / ".step-000001.partial"
     assert {str(partial / path.name) for path in saved.iterdir()} | {str(partial)} == set(synced[:-1])

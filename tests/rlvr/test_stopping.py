@@ -1,0 +1,187 @@
+"""SIGINT and SIGTERM to a run that uses the pool of verifiers and a sandbox: how it ends, and that nothing is left."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import yaml
+
+import rlvr.sandbox
+from rlvr import UserError
+from rlvr.sandbox import SandboxFault
+
+RLVR = Path(sys.executable).with_name("rlvr")
+
+EXTENSION = """
+import rlvr
+import rlvr.sandbox
+from rlvr.verifiers.pool import shared_pool
+
+box = rlvr.sandbox.open("namespace", pool=1)
+
+def finely(completion: str) -> float:
+    assert box.run(rlvr.sandbox.Program("print(1)")).stdout == b"1\\n"
+    assert shared_pool().run(len, completion, timeout=20) == len(completion)
+    return sum(ord(character) % 16 for character in completion) / 128
+
+tasks = {split: [{"prompt": f"{i}+{j}=", "answer": "1"} for i in range(4)] for split, j in (("train", 1), ("eval", 8))}
+rlvr.register("me/Ran-v0", tasks=tasks, rubric=finely)
+"""
+
+CONFIG = {
+    "imports": ["mine.py"],
+    "model": {"name": "tiny", "warm_start": {"steps": 40, "batch_size": 8}},
+    "env": {"id": "me/Ran-v0"},
+    "sampling": {"max_tokens": 6},
+    "train": {"steps": 400, "prompts_per_step": 2, "group_size": 4, "generation_batch_size": 4},
+    "eval": {"every": 3, "n": 8, "k": [1]},
+    "checkpoint": {"every": 0},
+}
+
+
+def lines(run: Path) -> int:
+    file = run / "metrics.jsonl"
+    return file.read_bytes().count(b"\n") if file.exists() else 0
+
+
+def rows(run: Path, step: int) -> int:
+    file = run / "eval" / f"step-{step:06d}.jsonl"
+    return file.read_bytes().count(b"\n") if file.exists() else 0
+
+
+MOMENTS = {
+    "loading": lambda run: (run / "config.yaml").exists(),
+    "warm start": lambda run: any((run.parent / "cache").glob(".partial-*")),
+    "evaluation before": lambda run: rows(run, 0) > 0,
+    "first step": lambda run: rows(run, 0) == 32,
+    "a step": lambda run: lines(run) == 2,
+    "evaluation between": lambda run: rows(run, 3) > 0,
+}
+
+
+@pytest.fixture(autouse=True)
+def _a_sandbox() -> None:
+    try:
+        rlvr.sandbox.open("namespace", pool=1).close()
+    except (UserError, SandboxFault) as error:
+        pytest.skip(str(error))
+
+
+def kin(top: int) -> set[int]:
+    """A process and all below it."""
+    parents = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            with contextlib.suppress(OSError):
+                parents[int(entry.name)] = int((entry / "stat").read_bytes().rpartition(b")")[2].split()[1])
+    found = {top}
+    while more := {process for process, parent in parents.items() if parent in found} - found:
+        found |= more
+    return found
+
+
+def is_gone(processes: set[int], seconds: float = 20.0) -> bool:
+    deadline = time.monotonic() + seconds
+    while any(Path(f"/proc/{process}").exists() for process in processes):
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.02)
+    return True
+
+
+def start(folder: Path, *arguments: str) -> subprocess.Popen[bytes]:
+    (folder / "mine.py").write_text(EXTENSION)
+    (folder / "config.yaml").write_text(yaml.safe_dump(CONFIG))
+    for name in ("temporary", "cache"):
+        (folder / name).mkdir(exist_ok=True)
+    places = {"RLVR_CACHE": str(folder / "cache"), "TMPDIR": str(folder / "temporary")}
+    with (folder / "output.txt").open("ab") as output:
+        return subprocess.Popen(
+            [str(RLVR), "train", *arguments],
+            cwd=folder,
+            env={**os.environ, **places, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"},
+            stdout=output,
+            stderr=output,
+            start_new_session=True,
+        )
+
+
+def stop(folder: Path, process: subprocess.Popen[bytes], moment: str, number: int, times: int = 1) -> str:
+    """Signal the whole group, as a terminal does, when the moment has come; returns what was printed."""
+    while not MOMENTS[moment](folder / "run"):
+        assert process.poll() is None, (folder / "output.txt").read_text()
+        time.sleep(0.001)
+    family = kin(process.pid)
+    for left in reversed(range(times)):
+        if process.poll() is None:
+            os.killpg(process.pid, number)
+        if left:
+            wait_for(folder, "stopping after this step")
+    assert process.wait(timeout=120) == 128 + number, (folder / "output.txt").read_text()
+    assert is_gone(family)
+    assert list((folder / "temporary").iterdir()) == []
+    assert not any(path.name.endswith(".partial") for path in folder.rglob(".*"))
+    assert not any((folder / "cache").glob(".partial-*"))
+    return (folder / "output.txt").read_text()
+
+
+def wait_for(folder: Path, words: str) -> None:
+    while words not in (folder / "output.txt").read_text():
+        time.sleep(0.001)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("moment", "number"),
+    [
+        ("loading", signal.SIGTERM),
+        ("warm start", signal.SIGTERM),
+        ("warm start", signal.SIGINT),
+        ("evaluation before", signal.SIGTERM),
+        ("first step", signal.SIGINT),
+        ("a step", signal.SIGTERM),
+        ("evaluation between", signal.SIGINT),
+    ],
+)
+def test_a_signal_ends_a_run_in_good_order(tmp_path, moment, number):
+    run = tmp_path / "run"
+    said = stop(tmp_path, start(tmp_path, "config.yaml", f"run_dir={run}"), moment, number)
+    assert f"--resume {run}" in said or moment == "loading"
+    assert "Traceback" not in said
+    if moment in ("loading", "warm start"):
+        assert "stopped at once" in said
+        return
+    # What was done is kept, and nothing of it was graded less well because of the signal.
+    (checkpoint,) = (run / "checkpoints").iterdir()
+    step = json.loads((checkpoint / "state.json").read_text())["step"]
+    assert f"stopped after step {step}" in said
+    assert (run / "final" / "model.safetensors").exists()
+    expected = {"evaluation before": 0, "evaluation between": 3}.get(moment)
+    assert expected is None or step == expected
+    assert expected is None or 0 < rows(run, step) < 32
+    # The line of a step comes after its evaluation, which the signal ended.
+    assert lines(run) == step - (step > 0 and step % 3 == 0)
+    assert '"verdicts/error": 0.0' in (run / "metrics.jsonl").read_text() if lines(run) else True
+    resumed = start(tmp_path, "--resume", str(run), f"train.steps={step + 1}")
+    assert resumed.wait(timeout=120) == 0, (tmp_path / "output.txt").read_text()
+    assert [json.loads(line)["step"] for line in (run / "metrics.jsonl").read_text().splitlines()] == [
+        *range(1, step + 2)
+    ]
+    assert rows(run, step) in (0, 32)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_second_signal_ends_a_run_at_once(tmp_path, number):
+    run = tmp_path / "run"
+    said = stop(tmp_path, start(tmp_path, "config.yaml", f"run_dir={run}"), "first step", number, times=2)
+    assert "stopped at once" in said or "stopped after step" in said
+    assert "Traceback" not in said
