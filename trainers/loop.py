@@ -80,11 +80,12 @@ class Trainer:
         self, config: TrainConfig, run_dir: Path, reporter: Reporter | None = None, resume: bool = False
     ) -> None:
         self.config = config
-        self.run_dir = run_dir
         self.stop_requested = False
         train = config.train
         self.accelerator = start_accelerator(config.log, train.precision, run_dir)
         self.ranks = ranks_of_this_run()
+        # Its name may have the time in it, which each process reads for itself.
+        self.run_dir = run_dir = self.ranks.broadcast(run_dir)
         self.reporter = (reporter or Silent()) if self.ranks.main else Silent()
         self.envs = make_vec(config.env.id, self._my_prompts * train.group_size, **config.env.arguments)
         self._warn_if_eval_tasks_are_trained_on()
