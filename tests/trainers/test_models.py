@@ -184,3 +184,21 @@ def test_a_fingerprint_tells_a_model_from_what_training_makes_of_it(tmp_path):
     with torch.no_grad():
         model.model.layers[1].mlp.up_proj.weight[0, 3] += 1e-3
     assert fingerprint(model) != fingerprint(load_model(str(tmp_path)).model)
+
+
+def test_the_way_attention_is_computed_is_passed_on_and_changes_next_to_nothing(saved):
+    ids = torch.arange(20)[None] + 10
+    models = [load_model(str(saved), attn_implementation=name).model for name in ("eager", "sdpa")]
+    assert [model.config._attn_implementation for model in models] == ["eager", "sdpa"]
+    with torch.no_grad():
+        eager, sdpa = (model(input_ids=ids).logits for model in models)
+    torch.testing.assert_close(eager, sdpa, atol=1e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize("name", ["flash_attention_2", "telepathy"])
+def test_a_way_that_is_not_there_is_a_user_error_that_names_it(saved, name):
+    if name == "flash_attention_2" and util.find_spec("flash_attn") is not None:
+        pytest.skip("it is there")
+    with pytest.raises(rlvr.UserError, match=r"model\.attn_implementation") as caught:
+        load_model(str(saved), attn_implementation=name)
+    assert name in str(caught.value)
