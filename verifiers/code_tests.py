@@ -26,7 +26,7 @@ from ..sandbox.errors import UserError
 from ..sandbox.nearest import did_you_mean
 from .code_asserts import WRAPPERS, calls_of_asserts, calls_program, certain_asserts, may_reach_none, program_names
 from .code_compare import Comparison, covers, tolerance_of
-from .code_copies import with_copied_arguments
+from .code_copies import names_from_module, with_copied_arguments
 
 _KEYS = {
     "calls": (("entry_point", "cases"), ("tolerance",)),
@@ -285,6 +285,7 @@ def _pytest(form: Mapping[str, Any], place: str) -> PytestTests:
         raise UserError(f"{place}.files is {reprlib.repr(files)}; give a mapping from paths to the files' text.")
     count, names, touched = 0, set[str](), False
     imports: dict[str, frozenset[int]] = {}
+    copied: dict[str, str] = {}
     configured = any(PurePosixPath(str(path)).name in _CONFIGURATIONS for path in files)
     for path, content in files.items():
         if content is None:
@@ -294,6 +295,7 @@ def _pytest(form: Mapping[str, Any], place: str) -> PytestTests:
         if path.endswith(".py"):
             tree = _parsed(content, f"{place}.files[{path!r}]")
             names |= _imported(tree, module)
+            copied[path] = with_copied_arguments(content, tree, names_from_module(tree, module))
             touched = touched or _mentions_module(tree, module)
             imports[path] = _foreign_imports(tree, module)
             if configured or _is_collected(path):
@@ -307,7 +309,7 @@ def _pytest(form: Mapping[str, Any], place: str) -> PytestTests:
         raise UserError(f"{place}.files never imports {module!r}, so any program would pass; import what is tested.")
     if declared is None and not count:
         raise UserError(f"{place}.files has no test function, so any program would pass; name one test_something.")
-    texts = {path: content for path, content in files.items() if content is not None}
+    texts = {path: copied.get(path, content) for path, content in files.items() if content is not None}
     exact = declared is not None
     return PytestTests(texts, module, frozenset(names), declared or count, exact, _visible(form, place), imports)
 
