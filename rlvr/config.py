@@ -63,8 +63,9 @@ def find_recipe(recipe: str) -> Path:
     path = Path(recipe)
     if path.is_file():
         return path
-    packaged = _recipes_folder() / f"{path.stem}.yaml"
-    if path.name in (path.stem, packaged.name) and len(path.parts) == 1 and packaged.is_file():
+    # Names have dots of their own, as qwen2.5 has.
+    packaged = _recipes_folder() / f"{path.name.removesuffix('.yaml')}.yaml"
+    if len(path.parts) == 1 and packaged.is_file():
         return packaged
     raise UserError(f"There is no configuration {recipe!r}; give a YAML file or one of the recipes: {_recipe_names()}.")
 
