@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from ..envs import TextVectorEnv
 from .engines import Engine, Sampling
+from .ranks import Ranks
 from .rollout import collect
 from .seeding import derive
 from .task_queue import TaskQueue
@@ -95,18 +98,29 @@ class Rollouts(ABC):
 
 
 class SynchronousRollouts(Rollouts):
-    """Plays a step's groups when the step asks for them, all at once.
+    """Plays a step's groups when the step asks for them, all at once; each process of a run plays its share.
 
     Args:
         player: plays.
-        envs: as many as a step has episodes.
+        envs: as many as this process's share has episodes.
         queue: gives the tasks.
+        ranks: the processes of the run.
+        generating: makes the context that completions are generated in.
     """
 
-    def __init__(self, player: Player, envs: TextVectorEnv, queue: TaskQueue) -> None:
+    def __init__(
+        self,
+        player: Player,
+        envs: TextVectorEnv,
+        queue: TaskQueue,
+        ranks: Ranks,
+        generating: Callable[[], contextlib.AbstractContextManager[None]] = contextlib.nullcontext,
+    ) -> None:
         self._player = player
         self._envs = envs
         self._queue = queue
+        self._ranks = ranks
+        self._generating = generating
 
     def take(self, step: int) -> list[Trajectory]:
         """See `Rollouts.take`."""
@@ -115,11 +129,15 @@ class SynchronousRollouts(Rollouts):
             raise AssertionError(f"the engine generates with the weights of step {version} at step {step}")
         first = self._queue.taken
         tasks = self._queue.take(self._player.groups_per_step)
-        return self._player.play(self._envs, [Group(first + place, task) for place, task in enumerate(tasks)])
+        groups = [Group(first + place, task) for place, task in enumerate(tasks)]
+        share = self._ranks.share(len(groups))
+        with self._generating():
+            parts = self._ranks.together(lambda: self._player.play(self._envs, groups[share.start : share.stop]))
+        return in_order(members for part in parts for members in _groups(part))
 
     def sync(self, weights: Iterable[tuple[str, Tensor]], version: int) -> None:
         """See `Rollouts.sync`."""
-        self._player.engine.sync(weights, version)
+        self._ranks.together(lambda: self._player.engine.sync(weights, version))
 
     def metrics(self) -> dict[str, float]:
         """Nothing: all was drawn with the weights that learn from it."""
@@ -128,6 +146,10 @@ class SynchronousRollouts(Rollouts):
     def close(self) -> None:
         """See `Rollouts.close`."""
         self._player.engine.close()
+
+
+def _groups(trajectories: Iterable[Trajectory]) -> list[list[Trajectory]]:
+    return [list(members) for _, members in groupby(trajectories, key=lambda trajectory: trajectory.group)]
 
 
 def in_order(groups: Iterable[Sequence[Trajectory]]) -> list[Trajectory]:

@@ -16,9 +16,10 @@ import httpx2
 from ...verifiers import UserError
 from ..seeding import derive
 from .base import Completion, Engine, Sampling
-from .server_client import Segment, ServerClient, Unanswered
+from .server_client import WORKER_EXTENSION, Segment, ServerClient, ServerFacts, Unanswered
 from .server_loop import BackgroundLoop
 from .server_pool import Routing, Server, ServerPool
+from .server_process import ServerProcess
 from .server_weights import WeightTransfer
 
 if TYPE_CHECKING:
@@ -45,6 +46,8 @@ class ServerEngine(Engine):
         request_timeout: seconds that a completion may take.
         say: is told in a sentence what happens to servers; called from another thread.
         probe_every: seconds between looks at a lost server.
+        own: the process of the only server, where it was started for this engine; it ends with it.
+        run: a name that the engines of all processes of a run share, and those of no other run.
 
     Raises:
         UserError: if a server does not answer, or was started without what training needs.
@@ -61,6 +64,8 @@ class ServerEngine(Engine):
         request_timeout: float = 600.0,
         say: Callable[[str], None] = lambda sentence: None,
         probe_every: float = 2.0,
+        own: ServerProcess | None = None,
+        run: str | None = None,
     ) -> None:
         self.version = 0
         self.retries = 0
@@ -69,7 +74,8 @@ class ServerEngine(Engine):
         self._vocabulary = vocabulary
         self._request_timeout = request_timeout
         self._say = say
-        self._run = secrets.token_hex(4)  # tells our versions from those of another run on the same servers
+        self._own = own
+        self._run = secrets.token_hex(4) if run is None else run
         self._loop = BackgroundLoop()
         try:
             connected = self._loop.run(self._connect(servers))
@@ -78,7 +84,10 @@ class ServerEngine(Engine):
         except BaseException:
             self._loop.close()
             raise
-        self._pool = ServerPool(connected, routing, say, self._take_back, probe_every)
+        cure = "start them again, and go on with --resume"
+        if own is not None:
+            cure = f"{own.log} has its last words; go on with --resume"
+        self._pool = ServerPool(connected, routing, say, self._take_back, probe_every, cure)
         self._renewing = asyncio.Lock()
 
     def stream(
@@ -143,6 +152,8 @@ class ServerEngine(Engine):
             self._loop.run(self._leave())
         self._loop.close()
         self._transfer.close()
+        if self._own is not None:
+            self._own.close()
 
     @property
     def lost(self) -> int:
@@ -171,15 +182,10 @@ class ServerEngine(Engine):
                 f"No vLLM server answers at {url} ({error}); start one by `rlvr serve MODEL`, or correct "
                 "engine.servers."
             ) from None
-        if not facts.processed:
+        if (unfit := _unfit(facts)) is not None:
+            reason, flag = unfit
             raise UserError(
-                f"The log-probs of the server {url} are not those of the distribution that it draws from; start it by "
-                "`rlvr serve`, or with --logprobs-mode processed_logprobs."
-            )
-        if facts.breaks_on_seeds:
-            raise UserError(
-                f"The server {url} is on a CPU, where vLLM ends when a prompt with a seed is read in parts; start it "
-                "by `rlvr serve`, or with --no-enable-chunked-prefill."
+                f"The server {url} is not fit to train with: {reason}; start it by `rlvr serve`, or {flag}."
             )
         return Server(client, facts, is_open=True)
 
@@ -243,6 +249,7 @@ class ServerEngine(Engine):
 
     async def _leave(self) -> None:
         """Leave no server paused."""
+        self._pool.forget()
         paused = [server.client.resume() for server in self._pool.up if not server.is_open]
         await asyncio.gather(*paused, return_exceptions=True)
         await self._http.aclose()
@@ -306,7 +313,7 @@ class ServerEngine(Engine):
 
     async def _renewed(self, server: Server, version: int) -> None:
         """Check that a server with new weights says so, has forgotten the old ones, and generates."""
-        label = f"{self._run}/{version}"
+        label = self._label(version)
         await server.client.reset_prefix_cache()
         await server.client.set_weight_version(label)
         found = await server.client.weight_version()
@@ -334,6 +341,39 @@ class ServerEngine(Engine):
                 self._say(f"warning: the server {server.url} answers again but is of no use: {error}")
                 return False
             return True
+
+    def _label(self, version: int) -> str:
+        """By which servers tell our versions from those of another run."""
+        return f"{self._run}/{version}"
+
+
+class FollowingServerEngine(ServerEngine):
+    """The engine of a process that another one brings the weights for: of all but the first process of a run.
+
+    All processes call `sync` before any of them generates again.
+    """
+
+    def sync(self, weights: Iterable[tuple[str, Tensor]], version: int) -> None:
+        """See `Engine.sync`; takes part in gathering the weights, which the servers have from the first process."""
+        for _ in weights:
+            pass
+
+        async def note() -> None:
+            for server in self._pool.up:
+                server.version, server.label = version, self._label(version)
+
+        self._loop.run(note())
+        self.version = version
+
+    async def _take_back(self, server: Server) -> bool:
+        """A server that answers again is fit once the first process has given it the weights."""
+        try:
+            if await server.client.weight_version() != self._label(self.version):
+                return False
+        except (Unanswered, UserError):
+            return False
+        server.version, server.label = self.version, self._label(self.version)
+        return True
 
 
 @dataclass
@@ -370,6 +410,26 @@ class _Draft:
         if segment.ids and segment.ids[-1] in eos_ids:
             return "stop"
         return "length" if len(self.ids) >= self.sampling.max_tokens else None
+
+
+def _unfit(facts: ServerFacts) -> tuple[str, str] | None:
+    """What is wrong with how a server was started, and what would mend it."""
+    if not facts.processed:
+        return (
+            "its log-probs are not those of the distribution that it draws from",
+            "--logprobs-mode processed_logprobs",
+        )
+    if facts.on_cpu and facts.chunks:
+        return (
+            "it is on a CPU, where vLLM ends when it reads a prompt with a seed in parts",
+            "--no-enable-chunked-prefill",
+        )
+    if facts.on_cpu and not facts.checks:
+        return (
+            "it is on a CPU, where vLLM keeps copies of some weights that new ones do not reach",
+            f"--worker-extension-cls {WORKER_EXTENSION}",
+        )
+    return None
 
 
 def _refused(server: Server, failure: Unanswered) -> str:

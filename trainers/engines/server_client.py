@@ -13,6 +13,9 @@ import httpx2
 from ...verifiers import UserError
 from .base import Sampling
 
+WORKER_EXTENSION = "rlvr.trainers.engines.server_worker.CheckingWorker"
+"""What a server's workers are extended with, by vLLM's `--worker-extension-cls`."""
+
 _SOON = 5.0  # seconds within which a server that lives says so
 
 
@@ -28,20 +31,22 @@ class ServerFacts:
         model: the name under which it serves its model.
         max_length: how many tokens prompt and completion may have together.
         processed: whether its log-probs are those of the distribution that is drawn from.
-        breaks_on_seeds: whether it would end at a seeded prompt that it reads in parts, as vLLM does on a CPU.
+        checks: whether its workers look that they have the weights that they were given.
+        on_cpu: whether it runs on a CPU.
+        chunks: whether it reads long prompts in parts.
         dtype: of its weights, by torch's name.
         room: how many completions it generates at a time; more wait in its queue.
-        devices: how many processes hold a part of its weights.
         transfer: how it takes weights from a trainer's device, `nccl` say; None if only from a folder.
     """
 
     model: str
     max_length: int
     processed: bool
-    breaks_on_seeds: bool
+    checks: bool
+    on_cpu: bool
+    chunks: bool
     dtype: str
     room: int
-    devices: int
     transfer: str | None
 
 
@@ -89,11 +94,11 @@ class ServerClient:
                 model=listed["data"][0]["id"],
                 max_length=int(listed["data"][0]["max_model_len"]),
                 processed=config["model_config"]["logprobs_mode"] == "processed_logprobs",
-                breaks_on_seeds=config["device_config"]["device_type"] == "cpu"
-                and bool(config["scheduler_config"]["enable_chunked_prefill"]),
+                checks=config["parallel_config"].get("worker_extension_cls") == WORKER_EXTENSION,
+                on_cpu="cpu" in str(config["device_config"]).lower(),
+                chunks=bool(config["scheduler_config"]["enable_chunked_prefill"]),
                 dtype=str(config["model_config"]["dtype"]).removeprefix("torch."),
                 room=int(config["scheduler_config"]["max_num_seqs"]),
-                devices=int(config["parallel_config"]["world_size"]),
                 transfer=transfer.get("backend"),
             )
         except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
@@ -156,10 +161,26 @@ class ServerClient:
                 "is trained with."
             )
 
-    async def load_folder(self, folder: str, timeout: float) -> None:
-        """Load the safetensors of a folder that it sees under the same name."""
-        request = {"method": "reload_weights", "kwargs": {"weights_path": folder}}
-        await self._call("POST", "/collective_rpc", json=request, timeout=timeout)
+    async def load_folder(self, folder: str, timeout: float, checks: bool) -> None:
+        """Load the safetensors of a folder that it sees under the same name; `checks` as in its facts.
+
+        Raises:
+            UserError: if it then has others.
+        """
+        method, argument = ("load_checked", "folder") if checks else ("reload_weights", "weights_path")
+        request = {"method": method, "kwargs": {argument: folder}}
+        answer = await self._call("POST", "/collective_rpc", json=request, timeout=timeout)
+        workers = answer.get("results", []) if isinstance(answer, dict) else []
+        stale = [name for worker in workers if isinstance(worker, list) for name in worker]
+        if stale:
+            raise UserError(
+                f"The server {self.url} did not take over {len(stale)} of the weights it was given ({stale[0]} first), "
+                "so it would generate with stale ones; its version may not fit (this is written for vLLM 0.32)."
+            )
+
+    async def devices(self) -> int:
+        """How many processes hold its weights, all copies counted."""
+        return int((await self._call("GET", "/get_world_size", timeout=60))["world_size"])
 
     async def post(self, path: str, body: dict[str, Any] | None, timeout: float) -> None:
         """A call whose answer says nothing but that it went well."""

@@ -60,6 +60,7 @@ class ServerPool:
         say: is told in a sentence what happens to servers.
         take_back: called with a server that answers again; makes it fit to generate, or returns False.
         probe_every: seconds between looks at a lost server.
+        cure: what the user can do when all are lost.
     """
 
     def __init__(
@@ -69,12 +70,14 @@ class ServerPool:
         say: Callable[[str], None],
         take_back: Callable[[Server], Awaitable[bool]],
         probe_every: float,
+        cure: str,
     ) -> None:
         self.servers = list(servers)
         self._routing = routing
         self._say = say
         self._take_back = take_back
         self._probe_every = probe_every
+        self._cure = cure
         self._turn = 0
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._watches: set[asyncio.Task[None]] = set()
@@ -134,6 +137,11 @@ class ServerPool:
         self._watches.add(watch)
         watch.add_done_callback(self._watches.discard)
 
+    def forget(self) -> None:
+        """Look out for lost servers no more."""
+        for watch in self._watches:
+            watch.cancel()
+
     def check_some_left(self) -> None:
         """Refuse to go on with no server.
 
@@ -142,11 +150,8 @@ class ServerPool:
         """
         if not self.up:
             urls = " and ".join(server.url for server in self.servers)
-            raise UserError(
-                f"No server is left to generate with ({urls} do not answer); start them again, and go on with --resume."
-                if len(self.servers) > 1
-                else f"The server {urls} does not answer any more; start it again, and go on with --resume."
-            )
+            answer = "do not answer" if len(self.servers) > 1 else "does not answer"
+            raise UserError(f"No server is left to generate with ({urls} {answer}); {self._cure}.")
 
     async def _watch(self, server: Server) -> None:
         while True:

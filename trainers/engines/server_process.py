@@ -19,6 +19,7 @@ from importlib import metadata
 from pathlib import Path
 
 from ...sandbox.errors import UserError
+from .server_client import WORKER_EXTENSION
 
 _DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG of prctl(2)
 _PATIENCE = 20.0  # seconds between asking a server to stop and making it
@@ -72,6 +73,7 @@ def server_command(options: ServerOptions, *more: str) -> list[str]:
         *("--logprobs-mode", "processed_logprobs"),
         # Temperatures and penalties that a model's folder suggests would bend what is drawn.
         *("--generation-config", "vllm"),
+        *("--worker-extension-cls", WORKER_EXTENSION),
         *("--tensor-parallel-size", str(options.tensor_parallel_size)),
         # Neither prompts nor requests belong in a log; the first are off unless asked for.
         "--disable-uvicorn-access-log",

@@ -7,8 +7,9 @@ import shutil
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
+from ...verifiers import UserError
 from .server_client import Unanswered
 from .server_loop import BackgroundLoop
 from .server_pool import Server
@@ -52,6 +53,36 @@ class WeightTransfer(ABC):
         """Leave nothing behind."""
 
 
+def transfer_for(
+    kind: Literal["auto", "nccl", "folder"], servers: Sequence[Server], folder: Path, timeout: float
+) -> WeightTransfer:
+    """What brings the weights to these servers.
+
+    Args:
+        kind: `nccl`, `folder`, or `auto`: NCCL where there is a GPU here and the servers were started for it.
+        servers: all of them.
+        folder: for the folders of `FolderWeights`.
+        timeout: seconds that a server may take to load them.
+
+    Raises:
+        UserError: for NCCL with servers that were not started for it.
+    """
+    import torch
+
+    without = [server.url for server in servers if server.facts.transfer != "nccl"]
+    dtype = max((server.facts.dtype for server in servers), key=lambda name: getattr(torch, name).itemsize)
+    if kind == "nccl" and without:
+        raise UserError(
+            f"engine.weights is 'nccl' but the server {without[0]} takes none that way; start it by `rlvr serve` where "
+            "there is a GPU, or set engine.weights: folder."
+        )
+    if kind == "nccl" or (kind == "auto" and not without and torch.cuda.is_available()):
+        from .server_nccl import NCCLWeights
+
+        return NCCLWeights(dtype, timeout)
+    return FolderWeights(folder, dtype, timeout)
+
+
 class FolderWeights(WeightTransfer):
     """Writes `version-NNNNNN/` folders of safetensors, the latest of which is kept.
 
@@ -80,7 +111,7 @@ class FolderWeights(WeightTransfer):
         partial = final.with_name(f".{final.name}.partial")
         shutil.rmtree(partial, ignore_errors=True)
         partial.mkdir(parents=True)
-        for number, shard in enumerate(_shards(weights, getattr(torch, self._dtype)), start=1):
+        for number, shard in enumerate(shards(weights, getattr(torch, self._dtype), device="cpu"), start=1):
             save_file(shard, partial / f"model-{number:05d}.safetensors")
         shutil.rmtree(final, ignore_errors=True)
         partial.rename(final)
@@ -103,7 +134,7 @@ class FolderWeights(WeightTransfer):
     async def repeat(self, server: Server) -> None:
         """See `WeightTransfer.repeat`."""
         assert self._latest is not None
-        await server.client.load_folder(str(self._latest), self._timeout)
+        await server.client.load_folder(str(self._latest), self._timeout, server.facts.checks)
 
     def finish(self) -> None:
         """Remove the folders of earlier versions."""
@@ -119,15 +150,23 @@ class FolderWeights(WeightTransfer):
             shutil.rmtree(self._folder, ignore_errors=True)
 
 
-def _shards(weights: Iterable[tuple[str, Tensor]], dtype: torch.dtype) -> Iterator[dict[str, Tensor]]:
-    """The weights on the CPU, some gigabytes at a time."""
+def shards(
+    weights: Iterable[tuple[str, Tensor]], dtype: torch.dtype, device: str | None
+) -> Iterator[dict[str, Tensor]]:
+    """The weights, some gigabytes at a time.
+
+    Args:
+        weights: (name, tensor) pairs.
+        dtype: what wider tensors are narrowed to.
+        device: where to bring them; None leaves them where they are.
+    """
     shard: dict[str, Tensor] = {}
     size = 0
     for name, tensor in weights:
         held = tensor.detach()
         if held.is_floating_point() and held.element_size() > dtype.itemsize:
             held = held.to(dtype)
-        held = held.cpu().contiguous()
+        held = (held if device is None else held.to(device)).contiguous()
         if shard and size + held.nbytes > _SHARD:
             yield shard
             shard, size = {}, 0

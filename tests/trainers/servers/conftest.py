@@ -12,6 +12,8 @@ from urllib.parse import urlsplit
 import pytest
 from safetensors.torch import load_file
 
+from rlvr.trainers.engines.server_client import WORKER_EXTENSION
+
 EOS = 1
 
 
@@ -23,6 +25,7 @@ class RuleServer:
         hung: completions that come are never answered, unless they are interrupted.
         late: completions that come wait in a queue, where only `/abort_requests` finds them.
         unwell: says so when asked for its health.
+        stale: names of weights that it says it did not take over.
         status: of the answer to the next completions, to play broken.
         asked: the requests for completions, as they came.
         calls: the paths of the other requests, as they came.
@@ -34,6 +37,8 @@ class RuleServer:
             "logprobs_mode": "processed_logprobs",
             "max_num_seqs": 64,
             "chunked": False,
+            "extension": WORKER_EXTENSION,
+            "device": "cpu",
             **facts,
         }
         self.hold_at = None
@@ -45,6 +50,7 @@ class RuleServer:
         self.shift = 0
         self.version = "default"
         self.lies_about_version = False
+        self.stale = []
         self.paused = False
         self.epochs = []
         self.abort_epoch = self.queue_epoch = 0
@@ -148,25 +154,27 @@ class RuleServer:
                 self.version = body["new_version"]
             elif path == "/collective_rpc":
                 assert self.running == 0, "weights were changed while something was generated"
-                folder = Path(body["kwargs"]["weights_path"])
+                checks = self.facts["extension"] == WORKER_EXTENSION
+                assert body["method"] == ("load_checked" if checks else "reload_weights")
+                (folder,) = map(Path, body["kwargs"].values())
                 if not folder.is_dir():
                     return 500, {"error": {"message": "no such folder"}}
                 tensors = {name: t for file in folder.glob("*.safetensors") for name, t in load_file(file).items()}
                 self.shift = int(tensors["shift"])
+                self.changed.notify_all()
+                return 200, {"results": [self.stale]}
             elif path != "/reset_prefix_cache":
                 return 404, {"error": "no such path"}
             self.changed.notify_all()
             return 200, {"success": True}
 
     def _config(self):
+        facts = self.facts
         return {
-            "model_config": {"logprobs_mode": self.facts["logprobs_mode"], "dtype": "torch.float32"},
-            "scheduler_config": {
-                "max_num_seqs": self.facts["max_num_seqs"],
-                "enable_chunked_prefill": self.facts["chunked"],
-            },
-            "parallel_config": {"world_size": 1},
-            "device_config": {"device_type": "cpu"},
+            "model_config": {"logprobs_mode": facts["logprobs_mode"], "dtype": "torch.float32"},
+            "scheduler_config": {"max_num_seqs": facts["max_num_seqs"], "enable_chunked_prefill": facts["chunked"]},
+            "device_config": {"device": facts["device"]},
+            "parallel_config": {"worker_extension_cls": facts["extension"]},
             "weight_transfer_config": None,
         }
 

@@ -12,6 +12,7 @@ from rlvr.trainers.asynchronous_groups import GroupBook
 from rlvr.trainers.engines import Sampling
 from rlvr.trainers.engines.server import ServerEngine
 from rlvr.trainers.engines.server_weights import FolderWeights
+from rlvr.trainers.ranks import Ranks
 from rlvr.trainers.rollouts import Player, SynchronousRollouts
 from rlvr.trainers.task_queue import TaskQueue
 from rlvr.trainers.tiny import build_tokenizer
@@ -45,7 +46,8 @@ class Setup:
         self.queue = TaskQueue(1, len(TASKS))
 
     def synchronous(self):
-        self.made.append(SynchronousRollouts(self.player, TextVectorEnv(PER_STEP * GROUP, TASKS, RUBRIC), self.queue))
+        envs = TextVectorEnv(PER_STEP * GROUP, TASKS, RUBRIC)
+        self.made.append(SynchronousRollouts(self.player, envs, self.queue, Ranks()))
         return self.made[-1]
 
     def asynchronous(self, ahead):
@@ -213,7 +215,7 @@ def test_with_all_servers_lost_the_learner_is_told(rule_server, setup):
             rollouts.take(step)
             rollouts.sync(weights(step + 1), step + 1)
 
-    with pytest.raises(UserError, match="does not answer any more"):
+    with pytest.raises(UserError, match="No server is left"):
         rest()
 
 

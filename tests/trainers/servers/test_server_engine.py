@@ -9,7 +9,7 @@ import torch
 
 from rlvr import UserError
 from rlvr.trainers.engines import Sampling
-from rlvr.trainers.engines.server import ServerEngine
+from rlvr.trainers.engines.server import FollowingServerEngine, ServerEngine
 from rlvr.trainers.engines.server_weights import FolderWeights
 from rlvr.trainers.seeding import derive
 
@@ -252,7 +252,9 @@ def test_with_all_servers_lost_the_run_says_what_to_do(rule_server, engine):
     made = engine(one, other)
     one.kill()
     other.kill()
-    with pytest.raises(UserError, match=r"No server is left .* start them again, and go on with --resume"):
+    with pytest.raises(
+        UserError, match=r"No server is left .* do not answer\); start them again, and go on with --resume"
+    ):
         made.generate([[5]] * 6, Sampling(20), range(6))
     with pytest.raises(UserError, match="No server is left"):
         made.sync(weights(1), 1)
@@ -314,14 +316,31 @@ def test_what_does_not_fit_is_said(rule_server, engine):
         engine(rule_server()).generate([[5] * 150], Sampling(60), [1])
 
 
-def test_raw_log_probs_are_refused_at_the_start(rule_server, engine):
-    with pytest.raises(UserError, match="--logprobs-mode processed_logprobs"):
-        engine(rule_server(logprobs_mode="raw_logprobs"))
+@pytest.mark.parametrize(
+    ("facts", "flag"),
+    [
+        ({"logprobs_mode": "raw_logprobs"}, "--logprobs-mode processed_logprobs"),
+        ({"chunked": True}, "--no-enable-chunked-prefill"),
+        ({"extension": ""}, "--worker-extension-cls rlvr.trainers.engines.server_worker.CheckingWorker"),
+    ],
+)
+def test_a_server_that_is_not_fit_to_train_with_is_said_at_the_start(rule_server, engine, facts, flag):
+    with pytest.raises(UserError, match=f"is not fit to train with: .*; start it by `rlvr serve`, or with {flag}"):
+        engine(rule_server(**facts))
 
 
-def test_a_server_that_seeds_would_end_is_refused_at_the_start(rule_server, engine):
-    with pytest.raises(UserError, match="--no-enable-chunked-prefill"):
-        engine(rule_server(chunked=True))
+def test_a_server_of_the_users_on_a_gpu_needs_neither_of_the_flags_for_cpus(rule_server, engine):
+    server = rule_server(device="cuda", chunked=True, extension="")
+    engine(server).sync(weights(2), 1)
+    assert server.shift == 2
+
+
+def test_weights_that_a_server_did_not_take_over_are_an_error(rule_server, engine):
+    server = rule_server()
+    made = engine(server)
+    server.stale = ["model.embed_tokens.weight"]
+    with pytest.raises(UserError, match=r"did not take over 1 of the weights it was given \(model.embed_tokens.weight"):
+        made.sync(weights(1), 1)
 
 
 def test_a_server_that_is_not_there_is_said_at_the_start(rule_server, engine):
@@ -351,6 +370,21 @@ def test_a_stream_that_is_left_gives_up_its_requests(rule_server, engine):
     stream.close()
     server.release()
     assert Counter(len(c.ids) > 0 for c in made.generate([[5]] * 64, Sampling(20), range(64))) == {True: 64}
+
+
+def test_the_engines_of_other_processes_follow_the_first(rule_server, engine):
+    one, other = rule_server(), rule_server()
+    lead = engine(one, other, run="a")
+    follower = FollowingServerEngine(
+        [one.url, other.url], {EOS}, 100, lambda servers: FolderWeights(Path("/nowhere"), "float32", 1), run="a"
+    )
+    gathered = iter(weights(3))
+    lead.sync(weights(3), 1)
+    follower.sync(gathered, 1)
+    assert next(gathered, None) is None
+    assert follower.version == 1
+    assert follower.generate([[5]] * 6, Sampling(20), range(6)) == lead.generate([[5]] * 6, Sampling(20), range(6))
+    follower.close()
 
 
 def test_threads_share_the_engine(rule_server, engine):

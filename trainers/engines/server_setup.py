@@ -1,0 +1,75 @@
+"""From the settings of a run to its engine on servers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from pathlib import Path
+
+from ..engine_settings import EngineSettings
+from .server import FollowingServerEngine, ServerEngine
+from .server_pool import Server
+from .server_process import ServerOptions, start_server
+from .server_weights import WeightTransfer, transfer_for
+
+
+def open_servers(
+    settings: EngineSettings,
+    folder: Callable[[], Path],
+    run_dir: Path,
+    vocabulary: int,
+    eos_ids: Collection[int],
+    dtype: str,
+    say: Callable[[str], None],
+    *,
+    main: bool = True,
+    run: str | None = None,
+    tell: Callable[[str], str] = lambda url: url,
+) -> ServerEngine:
+    """The engine `vllm-server`; one server is started for it where `settings` name none.
+
+    Args:
+        settings: of the engine.
+        folder: makes the folder of the policy in Hugging Face format that a server is started with.
+        run_dir: of the run; holds the log of that server, and the weights on their way to servers.
+        vocabulary: how many tokens the tokenizer has.
+        eos_ids: every id that ends a completion.
+        dtype: of the weights of a server that is started here.
+        say: is told in a sentence what happens to servers.
+        main: whether this process is the one of the run that starts servers and brings them weights.
+        run: a name that the engines of all processes of the run share; of its own if None.
+        tell: gives all processes the address that the main one has.
+
+    Raises:
+        UserError: if a server does not come up or does not answer, or was started without what training needs.
+    """
+
+    def transfer(servers: Sequence[Server]) -> WeightTransfer:
+        return transfer_for(settings.weights, servers, run_dir / "weights", settings.request_timeout)
+
+    own = None
+    if not settings.servers and main:
+        options = ServerOptions(
+            str(folder()),
+            dtype=dtype,
+            gpu_memory_utilization=settings.gpu_memory_utilization,
+            max_model_len=settings.max_model_len,
+            tensor_parallel_size=settings.tensor_parallel_size,
+            enforce_eager=settings.enforce_eager,
+        )
+        own = start_server(options, run_dir / "vllm-server.log", say)
+    try:
+        return (ServerEngine if main else FollowingServerEngine)(
+            settings.servers or [tell("" if own is None else own.url)],
+            eos_ids,
+            vocabulary,
+            transfer,
+            routing=settings.routing,
+            request_timeout=settings.request_timeout,
+            say=say,
+            own=own,
+            run=run,
+        )
+    except BaseException:
+        if own is not None:
+            own.close()
+        raise
