@@ -12,6 +12,9 @@ from torch import Tensor
 from .ranks import Ranks
 from .trajectory import Batch
 
+# Positions in a micro-batch: one of fewer takes a device about as long as this many do.
+_WORTH_SPLITTING = 4096
+
 
 @dataclass(frozen=True)
 class Cut:
@@ -91,14 +94,16 @@ def micro_batches(batch: Batch, rows: Tensor, size: int, shares_prompts: bool) -
 def shared_micro_batches(ranks: Ranks, batch: Batch, rows: Tensor, size: int, shares_prompts: bool) -> list[Tensor]:
     """This process's part of the micro-batches, of which every process has equally many.
 
-    Of several processes, parts are made smaller, so that all have work to do. Where they cannot be divided, the last
-    part of some processes is without rows.
+    They are those of one process, dealt out in turn; the last of some processes may be without rows. Only where there
+    is enough to compute are they made smaller, so that all processes have the same to do.
     """
     if ranks.count == 1 or len(rows) == 0:
         return micro_batches(batch, rows, size, shares_prompts)
-    turns = math.ceil(len(rows) / (ranks.count * size))
-    parts = micro_batches(batch, rows, math.ceil(len(rows) / (ranks.count * turns)), shares_prompts)
-    return [*ranks.every(parts), rows[:0]][:turns]
+    parts = ranks.count * math.ceil(len(rows) / (ranks.count * size))
+    if int(batch.attention_mask[rows].sum()) >= parts * _WORTH_SPLITTING:
+        size = math.ceil(len(rows) / parts)
+    dealt = micro_batches(batch, rows, size, shares_prompts)
+    return [*ranks.every(dealt), rows[:0]][: math.ceil(len(dealt) / ranks.count)]
 
 
 def _positions(batch: Batch, part: Tensor) -> int:
