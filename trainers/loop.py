@@ -23,7 +23,6 @@ from .checkpoint import (
     checkpoint_score,
     checkpoint_step,
     checkpoints,
-    clear_interrupted,
     is_among_best,
     latest_checkpoint,
     restore_state,
@@ -421,7 +420,6 @@ class Trainer:
     def _checkpoint_to_resume(self) -> Path | None:
         """The latest checkpoint; None where the run was cut short before it had one."""
         folder = self.run_dir / "checkpoints"
-        clear_interrupted(folder)
         if checkpoints(folder) or not run_dirs.was_cut_short(self.run_dir):
             return latest_checkpoint(folder)
         self.reporter.say("the run was cut short before its first checkpoint, so it begins anew")

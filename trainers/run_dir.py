@@ -1,4 +1,4 @@
-"""The folder of a run: who may write in it, and what of it a resumed run goes on from. No torch in here."""
+"""The folder of a run: who may write in it, and what of it a resumed run goes on from."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import yaml
 
 from ..verifiers import UserError
+from .checkpoint import clear_interrupted
 from .durable import interrupted, remove, restore_published, write_text
 
 if TYPE_CHECKING:
@@ -19,11 +20,12 @@ _SUMMARY = "summary.json"
 
 
 def claim(run_dir: Path, resume: bool) -> None:
-    """Make the folder of a run.
+    """Make the folder of a run, without what an earlier process left there half written.
 
     Raises:
         UserError: if it holds a run and is not to be gone on with, or cannot be made.
     """
+    clear_interrupted(run_dir / "checkpoints")
     if not resume and ((run_dir / "metrics.jsonl").exists() or any((run_dir / "checkpoints").glob("step-*"))):
         raise UserError(
             f"The folder {run_dir} already holds a run; go on with it by --resume {run_dir}, "

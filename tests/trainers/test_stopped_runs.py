@@ -156,6 +156,17 @@ def test_a_finished_run_without_checkpoints_is_not_begun_anew(fine, tmp_path):
     assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
 
 
+@pytest.mark.parametrize("resume", [False, True])
+def test_what_a_killed_run_left_half_written_is_gone_at_the_next_start(fine, tmp_path, resume):
+    checkpoints = tmp_path / "checkpoints"
+    partial = checkpoints / ".step-000002.partial"
+    partial.mkdir(parents=True)
+    (partial / "model.safetensors").write_bytes(b"half")
+    (tmp_path / "config.yaml").write_text("")
+    Trainer(configuration(fine), tmp_path, resume=resume)
+    assert list(checkpoints.iterdir()) == []
+
+
 def test_a_folder_with_checkpoints_alone_holds_a_run(fine, whole, tmp_path):
     (tmp_path / "checkpoints" / "step-000002").mkdir(parents=True)
     with pytest.raises(UserError, match="already holds a run"):
