@@ -153,7 +153,10 @@ class LearnerBuilder:
         if settings.model is None:
             return build_critic(loaded.model, shared=settings.kind == "shared")
         device, vocabulary = self._accelerator.device, len(loaded.tokenizer)
-        return load_critic(settings.model, self._config.model.dtype, device, vocabulary)
+        critic = load_critic(settings.model, self._config.model.dtype, device, vocabulary)
+        if self._config.model.gradient_checkpointing:
+            enable_recomputing(critic.body)
+        return critic
 
     def _base_model(self) -> ModelSettings:
         """The model settings with the tiny base model replaced by the folder it was made in."""
