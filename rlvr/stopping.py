@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import signal
+import time
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +13,9 @@ if TYPE_CHECKING:
     from .trainers.loop import Trainer
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+# torchrun passes the signals that it gets on to its processes, which have them from the terminal already. Seconds.
+_ECHO = 3.0
 
 
 class Stopped(KeyboardInterrupt):
@@ -21,7 +26,8 @@ class StopSignals:
     """Handles SIGINT and SIGTERM while it is entered, in the main thread.
 
     Where a trainer runs, the first signal asks it to stop after the step, with a checkpoint. Any other raises
-    `Stopped`: there is nothing to keep before the first step, and whoever asks twice does not want to wait.
+    `Stopped`: there is nothing to keep before the first step, and whoever asks twice does not want to wait. But what a
+    launcher of several processes repeats at once counts as one.
 
     Attributes:
         trainer: what is asked to stop; None while there is none.
@@ -32,6 +38,8 @@ class StopSignals:
         self.trainer: Trainer | None = None
         self.received: int | None = None
         self._previous: dict[int, Any] = {}
+        self._at = 0.0
+        self._echo = _ECHO if "WORLD_SIZE" in os.environ else 0.0
 
     @property
     def exit_code(self) -> int:
@@ -48,7 +56,8 @@ class StopSignals:
 
     def _receive(self, number: int, frame: FrameType | None) -> None:
         first, self.received = self.received is None, number
-        if not first or self.trainer is None:
+        before, self._at = self._at, time.monotonic()
+        if self.trainer is None or not (first or self._at - before < self._echo):
             raise Stopped
         self.trainer.stop_requested = True
         # The signal may have come in the middle of a line that is being written.
