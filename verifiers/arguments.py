@@ -36,6 +36,7 @@ class Arguments:
         batch: whether it takes all completions at a time, each parameter as a list.
         is_async: whether it is a coroutine function.
         is_verl: whether it is a `compute_score`.
+        field_names: the fields that it may read.
 
     Raises:
         UserError: the function's arguments cannot be passed by name, or it is a generator.
@@ -59,6 +60,7 @@ class Arguments:
         if self.batch and "completion" in self.parameters:
             raise UserError(f"Verifier {name!r} takes one completion and a list of them; keep one of the parameters.")
         self._plain = not self.batch and not self.is_verl
+        self.field_names = self._field_names()
 
     def check(self, fields: Collection[str]) -> None:
         """Raise UserError if a parameter without default has none of these fields' names."""
@@ -72,8 +74,7 @@ class Arguments:
                 f"({', '.join(map(repr, sorted(fields)))}) gives; {cure}."
             )
 
-    def field_names(self) -> frozenset[str]:
-        """The fields that it may read."""
+    def _field_names(self) -> frozenset[str]:
         names = set(self.parameters)
         for parameter in self.parameters:
             singular = COLUMNS.get(parameter, parameter) if self.batch else parameter

@@ -142,7 +142,10 @@ class Verifier(Generic[P, R]):
         Raises:
             UserError: no field gives a parameter that has no default.
         """
-        return self.grade_many([fields])[0]
+        if self._arguments.batch:
+            return self.grade_many([fields])[0]
+        self._arguments.check(fields)
+        return self._verdict(self._outcomes([self._arguments.of_one(fields)])[0], fields)
 
     def grade_many(self, rows: Sequence[Mapping[str, Any]]) -> list[Verdict]:
         """The verdict of `grade` on each row, in order.
@@ -166,7 +169,7 @@ class Verifier(Generic[P, R]):
 
     def option_names(self) -> frozenset[str] | None:
         """The function's parameters; None if it takes `**kwargs`."""
-        return None if self._arguments.takes_every_field else self._arguments.field_names()
+        return None if self._arguments.takes_every_field else self._arguments.field_names
 
     def check_options(self, options: Mapping[str, Any]) -> None:
         """Raise UserError if arguments that are fixed for every completion have values that it cannot use."""
@@ -394,7 +397,7 @@ async def averify(what: object, /, *, completion: str, **fields: Any) -> Verdict
 
 def _refuse_misspelt(grader: Grader, given: Mapping[str, Any]) -> None:
     known = grader.option_names()
-    if known is None:
+    if known is None or known.issuperset(given):
         return
     for name in given:
         near = [] if name in known or name in _FIELDS else nearest(name, known.difference(given), _MISSPELT)

@@ -52,8 +52,10 @@ class Verdict:
                 f"got score={self.score!r}, passed={self.passed!r}, status={self.status!r}"
             )
         if self.score is not None:
-            object.__setattr__(self, "score", _finite("score", self.score))
-            object.__setattr__(self, "passed", bool(self.passed))
+            if type(self.score) is not float or not math.isfinite(self.score):
+                object.__setattr__(self, "score", _finite("score", self.score))
+            if type(self.passed) is not bool:
+                object.__setattr__(self, "passed", bool(self.passed))
         # Copied, so that whoever made the mapping cannot change the verdict afterwards.
         object.__setattr__(self, "parts", {name: _finite(name, value) for name, value in self.parts.items()})
 
