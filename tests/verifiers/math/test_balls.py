@@ -1,47 +1,21 @@
 from __future__ import annotations
 
-import ast
 import threading
-from fractions import Fraction
 
 import pytest
 from flint import acb, ctx
 
 from rlvr.verifiers.math import balls
-from rlvr.verifiers.math.nodes import Apply, Constant, Expr, Number, Symbol
 
 
-def tree(text: str) -> Expr:
-    """A tree for an expression in Python's syntax, so that the cases below can be read."""
-    return _build(ast.parse(text, mode="eval").body)
+@pytest.fixture(scope="session")
+def ball(tree):
+    def of_text(text: str, bits: int = 128, real: bool = False, **symbols: object) -> acb:
+        values = {name: acb(value) for name, value in symbols.items()}
+        with balls.Precision(bits):
+            return balls.Balls(values, balls.Budget(), real).ball(tree(text))
 
-
-def _build(node: ast.AST) -> Expr:
-    match node:
-        case ast.Constant(value):
-            return Number(Fraction(str(value)))
-        case ast.Name(name):
-            named = {"pi": "pi", "e": "e", "I": "i", "oo": "infinity"}
-            return Constant(named[name]) if name in named else Symbol(name)
-        case ast.UnaryOp(ast.USub(), operand):
-            return Apply("neg", (_build(operand),))
-        case ast.BinOp(left, ast.Sub(), right):
-            return Apply("add", (_build(left), Apply("neg", (_build(right),))))
-        case ast.BinOp(left, op, right):
-            ops = {ast.Add: "add", ast.Mult: "mul", ast.Div: "div", ast.Pow: "pow"}
-            return Apply(ops[type(op)], (_build(left), _build(right)))
-        case ast.Call(ast.Name("sqrt"), [arg]):
-            return Apply("root", (_build(arg), Number(Fraction(2))))
-        case ast.Call(ast.Name("f"), args):
-            return Apply("call:f", tuple(map(_build, args)))
-        case ast.Call(ast.Name(op), args):
-            return Apply(op, tuple(map(_build, args)))
-    raise ValueError(ast.dump(node))
-
-
-def ball(text: str, bits: int = 128, real: bool = False, **symbols: object) -> acb:
-    with balls.Precision(bits):
-        return balls.Balls({name: acb(value) for name, value in symbols.items()}, balls.Budget(), real).ball(tree(text))
+    return of_text
 
 
 @pytest.mark.parametrize(
@@ -86,20 +60,20 @@ def ball(text: str, bits: int = 128, real: bool = False, **symbols: object) -> a
         ("root(0, 3)", 0),
     ],
 )
-def test_values(text, value):
+def test_values(ball, text, value):
     found = complex(ball(text, x=3))
     assert abs(found - value) < 1e-12
 
 
 @pytest.mark.parametrize("text", ["1/(x - 3)", "ln(x - 3)", "0**(3 - x)", "arg(x - 3)", "csc(x - 3)", "mod(1, x - 3)"])
-def test_certainly_no_value(text):
+def test_certainly_no_value(ball, text):
     with pytest.raises(balls.NoValueError) as caught:
         ball(text, x=3)
     assert caught.value.certain
 
 
 @pytest.mark.parametrize("text", ["1/(sqrt(2)**2 - 2)", "tan(pi/2)", "ln(sin(pi))"])
-def test_probably_no_value(text):
+def test_probably_no_value(ball, text):
     with pytest.raises(balls.NoValueError) as caught:
         ball(text)
     assert not caught.value.certain
@@ -119,31 +93,31 @@ def test_probably_no_value(text):
         "tan(10**10**10)",
     ],
 )
-def test_undecided(text):
+def test_undecided(ball, text):
     with pytest.raises(balls.UndecidedError):
         ball(text, x=3)
 
 
-def test_the_enclosures_hold_the_value_also_where_a_root_straddles_zero():
+def test_the_enclosures_hold_the_value_also_where_a_root_straddles_zero(ball):
     found = ball("root(sqrt(2)**2 - 2, 3)")
     assert found.contains(0)
     assert found.imag == 0
     assert ball("sqrt(sqrt(2)**2 - 2)").contains(0)
 
 
-def test_real_values_only_where_asked():
+def test_real_values_only_where_asked(ball):
     assert ball("sqrt(x)*sqrt(x)", x=-3).overlaps(acb(-3))
     with pytest.raises(balls.NotRealError):
         ball("sqrt(x)*sqrt(x)", real=True, x=-3)
 
 
-def test_unknown_functions_depend_on_their_arguments_alone():
+def test_unknown_functions_depend_on_their_arguments_alone(ball):
     assert ball("f(x + 1)", x=5) == ball("f(2*x - 4)", x=5)
     assert ball("f(sqrt(2))") == ball("f(2/sqrt(2))")
     assert not ball("f(x)", x=5).overlaps(ball("f(x)", x=6))
 
 
-def test_the_precision_is_restored_also_after_an_error_and_each_thread_gets_its_own():
+def test_the_precision_is_restored_also_after_an_error_and_each_thread_gets_its_own(tree):
     before = ctx.prec
     with pytest.raises(balls.NoValueError), balls.Precision(999):
         raise balls.NoValueError(certain=True)
@@ -166,7 +140,7 @@ def test_the_precision_is_restored_also_after_an_error_and_each_thread_gets_its_
     assert ctx.prec == before
 
 
-def test_spread_measures_what_cancellation_can_use_up():
+def test_spread_measures_what_cancellation_can_use_up(tree):
     def spread(text: str) -> int:
         with balls.Precision(128):
             measuring = balls.Measuring({}, balls.Budget())

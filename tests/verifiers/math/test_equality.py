@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import ast
 import os
 import subprocess
 import sys
@@ -14,35 +13,6 @@ from hypothesis import strategies as st
 from rlvr.verifiers.math import equality, symbolic
 from rlvr.verifiers.math.nodes import Apply, Constant, Expr, Number, Symbol
 from rlvr.verifiers.math.structure import facts
-
-
-def tree(text: str) -> Expr:
-    """A tree for an expression in Python's syntax, so that the cases below can be read."""
-    return _build(ast.parse(text, mode="eval").body)
-
-
-def _build(node: ast.AST) -> Expr:
-    match node:
-        case ast.Constant(value):
-            return Number(Fraction(str(value)))
-        case ast.Name(name):
-            named = {"pi": "pi", "e": "e", "I": "i", "oo": "infinity"}
-            return Constant(named[name]) if name in named else Symbol(name)
-        case ast.UnaryOp(ast.USub(), operand):
-            return Apply("neg", (_build(operand),))
-        case ast.BinOp(left, ast.Sub(), right):
-            return Apply("add", (_build(left), Apply("neg", (_build(right),))))
-        case ast.BinOp(left, op, right):
-            ops = {ast.Add: "add", ast.Mult: "mul", ast.Div: "div", ast.Pow: "pow"}
-            return Apply(ops[type(op)], (_build(left), _build(right)))
-        case ast.Call(ast.Name("sqrt"), [arg]):
-            return Apply("root", (_build(arg), Number(Fraction(2))))
-        case ast.Call(ast.Name("f"), args):
-            return Apply("call:f", tuple(map(_build, args)))
-        case ast.Call(ast.Name(op), args):
-            return Apply(op, tuple(map(_build, args)))
-    raise ValueError(ast.dump(node))
-
 
 EQUAL = [
     ("1/2", "0.5"),
@@ -155,26 +125,26 @@ UNKNOWN = [
 
 
 @pytest.mark.parametrize(("a", "b"), EQUAL)
-def test_equal(a, b):
+def test_equal(tree, a, b):
     assert equality.same(tree(a), tree(b)) == "yes"
     assert equality.same(tree(b), tree(a)) == "yes"
 
 
 @pytest.mark.parametrize(("a", "b"), DIFFERENT)
-def test_different(a, b):
+def test_different(tree, a, b):
     assert equality.same(tree(a), tree(b)) == "no"
     assert equality.same(tree(b), tree(a)) == "no"
 
 
 @pytest.mark.parametrize("text", UNDEFINED)
-def test_an_answer_without_a_value_is_undefined_and_equals_nothing_not_even_itself(text):
+def test_an_answer_without_a_value_is_undefined_and_equals_nothing_not_even_itself(tree, text):
     for reference in ("1", "x", text):
         assert equality.same(tree(reference), tree(text)) == "undefined"
     assert equality.same(tree(text), tree("1")) in ("no", "unknown")
 
 
 @pytest.mark.parametrize(("a", "b"), UNKNOWN)
-def test_not_decided_here(a, b):
+def test_not_decided_here(tree, a, b):
     assert equality.same(tree(a), tree(b)) == "unknown"
 
 
@@ -182,19 +152,19 @@ def test_not_decided_here(a, b):
     "text",
     ["9**9**9**9", "integral(f(x), x)", "limit(sin(x)/x, x, 0)", "sum(1/k**2, k, 1, oo)", "f(x, y)", "oo", "x**x**x"],
 )
-def test_what_cannot_be_computed_still_equals_itself(text):
+def test_what_cannot_be_computed_still_equals_itself(tree, text):
     assert equality.same(tree(text), tree(text)) == "yes"
 
 
 @pytest.mark.parametrize("inner", ["2", "1 + 10**(-30)", "1 - 10**(-30)", "1 + 10**(-400)"])
-def test_nested_radicals_near_one_are_not_one(inner):
+def test_nested_radicals_near_one_are_not_one(tree, inner):
     nested = tree(inner)
     for _ in range(60):
         nested = Apply("root", (nested, Number(Fraction(2))))
     assert equality.same(Number(Fraction(1)), nested) == "no"
 
 
-def test_trees_that_are_too_deep_or_too_heavy_are_unknown():
+def test_trees_that_are_too_deep_or_too_heavy_are_unknown(tree):
     deep: Expr = Symbol("x")
     for _ in range(5000):
         deep = Apply("sin", (deep,))
@@ -235,7 +205,7 @@ def test_verdicts_are_the_same_in_another_process():
         ("x", "1/(x - x)", "undefined", 0),
     ],
 )
-def test_up_to_a_factor(a, b, verdict, sign):
+def test_up_to_a_factor(tree, a, b, verdict, sign):
     assert equality.same_up_to_factor(tree(a), tree(b)) == equality.Factor(verdict, sign)
 
 
@@ -254,11 +224,11 @@ def test_up_to_a_factor(a, b, verdict, sign):
         ("x", "x + y*x", "no"),
     ],
 )
-def test_up_to_a_constant(a, b, verdict):
+def test_up_to_a_constant(tree, a, b, verdict):
     assert equality.differ_by_constant(tree(a), tree(b), ["x"]) == verdict
 
 
-def test_every_variable_counts_for_a_constant():
+def test_every_variable_counts_for_a_constant(tree):
     assert equality.differ_by_constant(tree("x"), tree("x + y"), ["x"]) == "yes"
     assert equality.differ_by_constant(tree("x"), tree("x + y"), ["x", "y"]) == "no"
 
@@ -282,7 +252,7 @@ def test_every_variable_counts_for_a_constant():
         ("0/0", "1", None),
     ],
 )
-def test_order(a, b, order):
+def test_order(tree, a, b, order):
     assert equality.compare(tree(a), tree(b)) == order
     assert equality.compare(tree(b), tree(a)) == (None if order is None else -order)
 
@@ -303,11 +273,11 @@ def test_order(a, b, order):
         ("x", "1", 2, False),
     ],
 )
-def test_rounding(text, value, places, expected):
+def test_rounding(tree, text, value, places, expected):
     assert equality.rounds_to(tree(text), Fraction(value), places) is expected
 
 
-def test_symbols_are_the_free_ones():
+def test_symbols_are_the_free_ones(tree):
     assert equality.symbols(tree("sum(k*x, k, 1, n) + f(y)")) == {"x", "n", "y"}
     assert equality.symbols(tree("integral(x*t, x)")) == {"x", "t"}
     assert equality.symbols(tree("integral(x*t, x, 0, 1)")) == {"t"}

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import ast
 from fractions import Fraction
 
 import pytest
@@ -8,35 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rlvr.verifiers.math import exact
-from rlvr.verifiers.math.nodes import Apply, Constant, Expr, Number, Symbol
-
-
-def tree(text: str) -> Expr:
-    """A tree for an expression in Python's syntax, so that the cases below can be read."""
-    return _build(ast.parse(text, mode="eval").body)
-
-
-def _build(node: ast.AST) -> Expr:
-    match node:
-        case ast.Constant(value):
-            return Number(Fraction(str(value)))
-        case ast.Name(name):
-            named = {"pi": "pi", "e": "e", "I": "i", "oo": "infinity"}
-            return Constant(named[name]) if name in named else Symbol(name)
-        case ast.UnaryOp(ast.USub(), operand):
-            return Apply("neg", (_build(operand),))
-        case ast.BinOp(left, ast.Sub(), right):
-            return Apply("add", (_build(left), Apply("neg", (_build(right),))))
-        case ast.BinOp(left, op, right):
-            ops = {ast.Add: "add", ast.Mult: "mul", ast.Div: "div", ast.Pow: "pow"}
-            return Apply(ops[type(op)], (_build(left), _build(right)))
-        case ast.Call(ast.Name("sqrt"), [arg]):
-            return Apply("root", (_build(arg), Number(Fraction(2))))
-        case ast.Call(ast.Name("f"), args):
-            return Apply("call:f", tuple(map(_build, args)))
-        case ast.Call(ast.Name(op), args):
-            return Apply(op, tuple(map(_build, args)))
-    raise ValueError(ast.dump(node))
+from rlvr.verifiers.math.nodes import Apply, Expr, Number, Symbol
 
 
 @pytest.mark.parametrize(
@@ -90,7 +61,7 @@ def _build(node: ast.AST) -> Expr:
         ("0*pi", "0"),
     ],
 )
-def test_rational_values(text, value):
+def test_rational_values(tree, text, value):
     assert exact.rational(tree(text)) == Fraction(value)
 
 
@@ -117,7 +88,7 @@ def test_rational_values(text, value):
         "root(2, 10**50)",
     ],
 )
-def test_no_rational_value(text):
+def test_no_rational_value(tree, text):
     assert exact.rational(tree(text)) is None
 
 
@@ -147,14 +118,14 @@ def test_no_rational_value(text):
         "(1 - 1)*(-oo)",
     ],
 )
-def test_undefined(text):
+def test_undefined(tree, text):
     assert exact.is_undefined(tree(text))
 
 
 @pytest.mark.parametrize(
     "text", ["oo", "oo + oo", "x", "1/x", "sqrt(2)", "10**100", "-oo", "oo*oo", "pi + oo", "oo**2"]
 )
-def test_not_undefined(text):
+def test_not_undefined(tree, text):
     assert not exact.is_undefined(tree(text))
 
 
@@ -176,7 +147,7 @@ def test_not_undefined(text):
         ("pi - 3", "UNKNOWN"),
     ],
 )
-def test_what_is_known_of_other_values(text, kind):
+def test_what_is_known_of_other_values(tree, text, kind):
     assert exact.value(tree(text)) is exact.Kind[kind]
 
 

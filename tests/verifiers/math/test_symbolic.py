@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import ast
 import pickle
 import subprocess
 import sys
@@ -10,35 +9,7 @@ import pytest
 import sympy
 
 from rlvr.verifiers.math import equality, symbolic
-from rlvr.verifiers.math.nodes import Apply, Constant, Expr, Number, Symbol
-
-
-def tree(text: str) -> Expr:
-    """A tree for an expression in Python's syntax, so that the cases below can be read."""
-    return _build(ast.parse(text, mode="eval").body)
-
-
-def _build(node: ast.AST) -> Expr:
-    match node:
-        case ast.Constant(value):
-            return Number(Fraction(str(value)))
-        case ast.Name(name):
-            named = {"pi": "pi", "e": "e", "I": "i", "oo": "infinity"}
-            return Constant(named[name]) if name in named else Symbol(name)
-        case ast.UnaryOp(ast.USub(), operand):
-            return Apply("neg", (_build(operand),))
-        case ast.BinOp(left, ast.Sub(), right):
-            return Apply("add", (_build(left), Apply("neg", (_build(right),))))
-        case ast.BinOp(left, op, right):
-            ops = {ast.Add: "add", ast.Mult: "mul", ast.Div: "div", ast.Pow: "pow"}
-            return Apply(ops[type(op)], (_build(left), _build(right)))
-        case ast.Call(ast.Name("sqrt"), [arg]):
-            return Apply("root", (_build(arg), Number(Fraction(2))))
-        case ast.Call(ast.Name("f"), args):
-            return Apply("call:f", tuple(map(_build, args)))
-        case ast.Call(ast.Name(op), args):
-            return Apply(op, tuple(map(_build, args)))
-    raise ValueError(ast.dump(node))
+from rlvr.verifiers.math.nodes import Apply, Number, Symbol
 
 
 @pytest.mark.parametrize(
@@ -60,14 +31,14 @@ def _build(node: ast.AST) -> Expr:
         ("arctan(oo)", "pi/2"),
     ],
 )
-def test_closed_forms(text, closed):
+def test_closed_forms(tree, text, closed):
     found = symbolic.evaluate(tree(text))
     assert found is not None
     assert equality.same(tree(closed), found) == "yes"
 
 
 @pytest.mark.parametrize("text", ["limit(1/x, x, 0)", "0/0"])
-def test_what_has_no_value_is_undefined(text):
+def test_what_has_no_value_is_undefined(tree, text):
     found = symbolic.evaluate(tree(text))
     assert found is not None
     assert equality.same(tree("1"), found) == "undefined"
@@ -76,7 +47,7 @@ def test_what_has_no_value_is_undefined(text):
 @pytest.mark.parametrize(
     "text", ["integral(f(x), x)", "9**9**9**9", "factorial(10**7)", "integral(x**x, x)", "gcd(a, b)"]
 )
-def test_no_closed_form(text):
+def test_no_closed_form(tree, text):
     assert symbolic.evaluate(tree(text)) is None
 
 
@@ -93,7 +64,7 @@ def test_no_closed_form(text):
         ("integral(f(x), x)", "integral(f(y), y)", None),
     ],
 )
-def test_equal_at_last(a, b, expected):
+def test_equal_at_last(tree, a, b, expected):
     assert symbolic.equal(tree(a), tree(b)) is expected
 
 
@@ -110,14 +81,14 @@ def test_equal_at_last(a, b, expected):
         "arctan(x)",
     ],
 )
-def test_there_and_back(text):
+def test_there_and_back(tree, text):
     back = symbolic.from_sympy(symbolic.to_sympy(tree(text)))
     assert back is not None
     assert equality.same(tree(text), back) in ("yes", "unknown")
     assert symbolic.to_sympy(back) == symbolic.to_sympy(tree(text))
 
 
-def test_real_roots_stay_real():
+def test_real_roots_stay_real(tree):
     assert symbolic.to_sympy(tree("root(-8, 3)")) == -2
     assert symbolic.to_sympy(tree("sqrt(x**2)")) == sympy.Abs(sympy.Symbol("x", real=True))
 
@@ -133,7 +104,7 @@ def test_sizes_are_bounded():
         symbolic.to_sympy(Apply("add", tuple(Symbol(f"x{j}") for j in range(1000))))
 
 
-def test_the_functions_can_be_sent_to_a_process_and_sympy_loads_only_there():
+def test_the_functions_can_be_sent_to_a_process_and_sympy_loads_only_there(tree):
     for function in (symbolic.equal, symbolic.evaluate):
         assert pickle.loads(pickle.dumps(function)) is function
     assert pickle.loads(pickle.dumps(tree("x + 1"))) == tree("x + 1")
