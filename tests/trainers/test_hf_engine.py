@@ -129,3 +129,69 @@ def test_the_members_of_a_group_share_their_prompt_and_nothing_else(model, monke
     assert together[4].logprobs == pytest.approx(apart[4].logprobs, abs=1e-4)
     assert seen[0] == 3 * 4  # three prompts, all but the last token of each, padded to the longest
     assert seen[1] == 7  # from there on, one token a row
+
+
+def test_a_completion_is_given_when_it_ends_and_its_row_takes_no_more_of_the_model(model):
+    prompts = [PROMPTS[0]] * 8
+    free = engine(model, eos_ids={0}).generate(prompts, Sampling(12), range(8))
+    ends = {free[0].ids[2], free[5].ids[6]}
+    seen = []
+    hook = model.model.embed_tokens.register_forward_hook(lambda module, args, output: seen.append(len(args[0])))
+    try:
+        stream = engine(model, eos_ids=ends).stream(prompts, Sampling(12), range(8))
+        # Those of one length come in the order of the prompts.
+        finished, passes = [], []
+        for place, completion in stream:
+            finished.append((len(completion.ids), place, completion))
+            passes.append(len(seen))
+    finally:
+        hook.remove()
+    assert finished == sorted(finished, key=lambda entry: entry[:2])
+    lengths = [length for length, _, _ in finished]
+    assert len(set(lengths)) > 2
+    # One pass for the prompt that all share, and then one a token.
+    assert passes == [1 + length for length in lengths]
+    assert seen[1:] == [sum(length > drawn for length in lengths) for drawn in range(lengths[-1])]
+    for _, place, completion in finished:
+        end = next((i + 1 for i, token in enumerate(free[place].ids) if token in ends), None)
+        assert completion.ids == free[place].ids[:end]
+        assert completion.logprobs == pytest.approx(free[place].logprobs[:end], abs=1e-4)
+        assert completion.entropies == pytest.approx(free[place].entropies[:end], abs=1e-4)
+
+
+def test_prompts_that_are_added_while_it_generates_are_left_for_later(model):
+    """What is generated together decides the last bits of the log-probs, so it must not depend on who was quick."""
+    prompts, seeds, finished = [list(prompt) for prompt in PROMPTS], [1, 2, 3], {}
+    for place, completion in engine(model, max_batch=2).stream(prompts, Sampling(5), seeds):
+        finished[place] = completion
+        seeds.append(9)
+        prompts.append([30])
+    assert finished == dict(enumerate(engine(model, max_batch=2).generate(PROMPTS, Sampling(5), [1, 2, 3])))
+
+
+def test_a_model_with_a_sliding_window_is_generated_with_as_it_is_trained():
+    from transformers import MistralConfig, MistralForCausalLM
+
+    sizes = {"hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2}
+    config = MistralConfig(
+        vocab_size=60, num_key_value_heads=1, head_dim=8, sliding_window=4, max_position_embeddings=64, **sizes
+    )
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        windowed = MistralForCausalLM(config).eval()
+    prompts = [[10, 11, 12, 13, 14, 15], [20, 21], [30, 31, 32]]
+    completions = engine(windowed, eos_ids={1, 2, 3, 4, 5}).generate(prompts, Sampling(10), [1, 2, 3])
+    for prompt, completion in zip(prompts, completions, strict=True):
+        ids = torch.tensor([[*prompt, *completion.ids]])
+        with torch.no_grad():
+            logprobs = windowed(input_ids=ids).logits.log_softmax(dim=-1)[0, len(prompt) - 1 : -1]
+        expected = logprobs.gather(1, torch.tensor(completion.ids)[:, None])[:, 0]
+        torch.testing.assert_close(torch.tensor(completion.logprobs), expected, atol=1e-4, rtol=1e-4)
+
+
+def test_a_model_without_keys_and_values_is_refused():
+    from transformers import MambaConfig, MambaForCausalLM
+
+    recurrent = MambaForCausalLM(MambaConfig(vocab_size=20, hidden_size=8, state_size=2, num_hidden_layers=1))
+    with pytest.raises(UserError, match=r"MambaForCausalLM does not keep .* set engine\.kind to vllm"):
+        engine(recurrent)

@@ -1,20 +1,25 @@
-"""The embedded engine: `model.generate` of transformers, on the policy's own weights."""
+"""The embedded engine: a model of transformers, generating with the policy's own weights."""
 
 from __future__ import annotations
 
 import contextlib
+import inspect
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Literal
 
 import numpy as np
 import torch
 from torch import Tensor
-from transformers import GenerationConfig, LogitsProcessor, LogitsProcessorList, PreTrainedModel
+from transformers import DynamicCache, LogitsProcessorList, PreTrainedModel
 from transformers.generation.logits_process import TopKLogitsWarper, TopPLogitsWarper
 
 from ...verifiers import UserError
 from ..shared_prompts import can_share_prompts, prompt_pass
 from .base import Completion, Engine, Sampling
+
+# Rows that have ended are dropped once no more than this share of the batch is left.
+_DROP_AT = 0.9
 
 
 class HFEngine(Engine):
@@ -26,6 +31,9 @@ class HFEngine(Engine):
         pad_id: fills shorter prompts on the left.
         max_batch: how many prompts are generated at once.
         autocast: makes the context that generation runs in (mixed precision).
+
+    Raises:
+        UserError: if the model does not keep its past as keys and values.
     """
 
     def __init__(
@@ -36,7 +44,13 @@ class HFEngine(Engine):
         max_batch: int = 256,
         autocast: Callable[[], contextlib.AbstractContextManager[Any]] = contextlib.nullcontext,
     ) -> None:
-        self._model: Any = model  # the stubs of transformers take `generate` for a tensor
+        self._model = model
+        self._takes = frozenset(inspect.signature(model.forward).parameters)
+        if "past_key_values" not in self._takes:
+            raise UserError(
+                f"{type(model).__name__} does not keep its past as keys and values, so the engine hf cannot generate "
+                "with it; set engine.kind to vllm."
+            )
         self._shares_prompts = can_share_prompts(model.base_model)
         self._eos_ids = frozenset(eos_ids)
         self._pad_id = pad_id
@@ -54,8 +68,8 @@ class HFEngine(Engine):
         count = len(prompts)
         for start in range(0, count, self._max_batch):
             stop = min(start + self._max_batch, count)
-            completions = self._generate_batch(prompts[start:stop], sampling, seeds[start:stop])
-            yield from enumerate(completions, start)
+            for place, completion in self._generate_batch(prompts[start:stop], sampling, seeds[start:stop]):
+                yield start + place, completion
 
     def sync(self, weights: Iterable[tuple[str, Tensor]], version: int) -> None:
         """Note the version: the engine generates with the very tensors that the optimizer moves."""
@@ -71,24 +85,60 @@ class HFEngine(Engine):
 
     def _generate_batch(
         self, prompts: Sequence[Sequence[int]], sampling: Sampling, seeds: Sequence[int]
-    ) -> list[Completion]:
-        device = self._model.device
+    ) -> Iterator[tuple[int, Completion]]:
+        """The completions of prompts that are generated side by side, each with its place, as they end."""
+        rows = self._begin(prompts)
+        sampler = _Sampler(sampling, seeds, self._model.device)
+        # What is under way in each row; None in one that has ended and was not dropped yet.
+        under_way: list[int | None] = list(range(len(prompts)))
+        while under_way:
+            with torch.no_grad(), self._autocast():
+                chosen = sampler.draw(self._logits(rows))
+            last = sampler.drawn == sampling.max_tokens
+            for row, token in enumerate(chosen.tolist()):
+                place = under_way[row]
+                if place is not None and (last or token in self._eos_ids):
+                    yield place, sampler.completion(row, "stop" if token in self._eos_ids else "length")
+                    under_way[row] = None
+            left = [row for row, place in enumerate(under_way) if place is not None]
+            rows.add(chosen)
+            # To drop rows is to copy the keys and values of the others.
+            if len(left) <= _DROP_AT * len(under_way):
+                under_way = [under_way[row] for row in left]
+                kept = torch.tensor(left, dtype=torch.long, device=self._model.device)
+                rows.keep(kept)
+                sampler.keep(kept)
+
+    def _begin(self, prompts: Sequence[Sequence[int]]) -> _Rows:
+        """The prompts in rows, padded on the left."""
         width = max(len(prompt) for prompt in prompts)
         ids = torch.full((len(prompts), width), self._pad_id)
         mask = torch.zeros_like(ids)
         for row, prompt in enumerate(prompts):
             ids[row, width - len(prompt) :] = torch.tensor(prompt)
             mask[row, width - len(prompt) :] = 1
-        sampler = _Sampler(sampling, seeds, device)
-        ids, mask = ids.to(device), mask.to(device)
-        with torch.no_grad(), self._autocast(), self._own_generation_config(sampling):
-            self._model.generate(
-                input_ids=ids,
-                attention_mask=mask,
-                past_key_values=self._shared_past(ids, mask),
-                logits_processor=LogitsProcessorList([sampler]),
-            )
-        return sampler.completions(self._eos_ids)
+        ids, mask = ids.to(self._model.device), mask.to(self._model.device)
+        with torch.no_grad(), self._autocast():
+            past = self._shared_past(ids, mask)
+        if past is None:
+            return _Rows(ids, mask, DynamicCache(config=self._model.config))
+        return _Rows(ids[:, -1:], mask, past)
+
+    def _logits(self, rows: _Rows) -> Tensor:
+        """Of the token that comes next in each row: (rows, vocabulary)."""
+        count = rows.inputs.shape[1]
+        given: dict[str, Any] = {
+            "position_ids": (rows.mask.cumsum(dim=1) - 1).clamp(min=0)[:, -count:],
+            "logits_to_keep": 1,
+        }
+        output = self._model(
+            input_ids=rows.inputs,
+            attention_mask=rows.mask,
+            past_key_values=rows.past,
+            use_cache=True,
+            **{name: value for name, value in given.items() if name in self._takes},
+        )
+        return output.logits[:, -1]
 
     def _shared_past(self, ids: Tensor, mask: Tensor) -> Any:
         """Keys and values of all but the last prompt token, computed once for the rows of a group."""
@@ -99,32 +149,45 @@ class HFEngine(Engine):
             return None
         return prompt_pass(self._model.base_model, prompts.clamp(min=0), prompts >= 0, owner)[1]
 
-    @contextlib.contextmanager
-    def _own_generation_config(self, sampling: Sampling) -> Iterator[None]:
-        # What is not set in a config passed to `generate` is filled in from the checkpoint's own (repetition
-        # penalties, suppressed tokens), and the log-probs would not be the policy's; so that one stands aside.
-        kept = self._model.generation_config
-        self._model.generation_config = GenerationConfig(
-            max_new_tokens=sampling.max_tokens,
-            do_sample=False,
-            eos_token_id=sorted(self._eos_ids),
-            pad_token_id=self._pad_id,
-        )
-        try:
-            yield
-        finally:
-            self._model.generation_config = kept
+
+@dataclass
+class _Rows:
+    """Rows that are being generated.
+
+    Attributes:
+        inputs: (rows, n) the tokens that the model has not seen yet.
+        mask: (rows, T) of all that it will have seen with them, 0 on padding.
+        past: keys and values of what it has seen.
+    """
+
+    inputs: Tensor
+    mask: Tensor
+    past: Any
+
+    def add(self, chosen: Tensor) -> None:
+        """Go on with one more token each, (rows,)."""
+        self.inputs = chosen[:, None]
+        self.mask = torch.cat([self.mask, self.mask.new_ones(len(chosen), 1)], dim=1)
+
+    def keep(self, rows: Tensor) -> None:
+        """Drop all rows but these."""
+        self.inputs, self.mask = self.inputs[rows], self.mask[rows]
+        # Made for beams, and all kinds of layers have it.
+        self.past.reorder_cache(rows)
 
 
-class _Sampler(LogitsProcessor):
+class _Sampler:
     """Draws the next token of each row by inversion, with random numbers of the row's own, and keeps the books.
 
-    Handing back logits with one finite entry makes the greedy choice of `generate` that token, so the draw uses
-    no global random state, and log-probs and entropies are those of the distribution that was drawn from,
-    without a (batch, length, vocabulary) tensor.
+    So a draw uses no global random state, and log-probs and entropies are those of the distribution that was drawn
+    from, without a (batch, length, vocabulary) tensor.
+
+    Attributes:
+        drawn: how many tokens of each row.
     """
 
     def __init__(self, sampling: Sampling, seeds: Sequence[int], device: torch.device) -> None:
+        self.drawn = 0
         self._temperature = sampling.temperature
         draws = np.stack([np.random.default_rng(seed).random(sampling.max_tokens) for seed in seeds])
         self._uniforms = torch.from_numpy(draws).float().clamp(max=1 - 2**-24).to(device)
@@ -133,37 +196,39 @@ class _Sampler(LogitsProcessor):
             self._warpers.append(TopKLogitsWarper(sampling.top_k))
         if sampling.top_p < 1:
             self._warpers.append(TopPLogitsWarper(sampling.top_p))
-        self._ids: list[Tensor] = []
-        self._logprobs: list[Tensor] = []
-        self._entropies: list[Tensor] = []
+        self._ids = torch.zeros_like(self._uniforms, dtype=torch.long)
+        self._logprobs, self._entropies = torch.zeros_like(self._uniforms), torch.zeros_like(self._uniforms)
 
-    def __call__(self, input_ids: torch.LongTensor, scores: torch.FloatTensor) -> torch.FloatTensor:
+    def draw(self, scores: Tensor) -> Tensor:
+        """The next token of each row, (rows,), given the model's logits."""
         logits: Any = scores.float()
         if self._temperature > 0:
-            logits = self._warpers(input_ids, logits / self._temperature if self._temperature != 1 else logits)
+            logits = self._warpers(None, logits / self._temperature if self._temperature != 1 else logits)
         # What was cut has a probability of 0 all the same, and 0 times a finite number is no NaN.
         logits = logits.clamp(min=torch.finfo(logits.dtype).min)
         normaliser = logits.logsumexp(dim=-1, keepdim=True)
         probs = (logits - normaliser).exp_()
         # H = lse(z) - sum softmax(z) z
-        self._entropies.append(normaliser[:, 0] - torch.linalg.vecdot(probs, logits))
+        self._entropies[:, self.drawn] = normaliser[:, 0] - torch.linalg.vecdot(probs, logits)
         if self._temperature == 0:
             chosen = logits.argmax(dim=-1, keepdim=True)
         else:
             mass = probs.cumsum_(dim=-1)
-            threshold = self._uniforms[:, len(self._ids), None] * mass[:, -1:]
+            threshold = self._uniforms[:, self.drawn, None] * mass[:, -1:]
             chosen = torch.searchsorted(mass, threshold, right=True).clamp(max=logits.shape[-1] - 1)
-        self._ids.append(chosen[:, 0])
-        self._logprobs.append((logits.gather(-1, chosen) - normaliser)[:, 0])
-        return logits.fill_(-torch.inf).scatter_(-1, chosen, 0.0)
+        self._ids[:, self.drawn] = chosen[:, 0]
+        self._logprobs[:, self.drawn] = (logits.gather(-1, chosen) - normaliser)[:, 0]
+        self.drawn += 1
+        return chosen[:, 0]
 
-    def completions(self, eos_ids: frozenset[int]) -> list[Completion]:
+    def completion(self, row: int, finish_reason: Literal["stop", "length"]) -> Completion:
+        """All that was drawn in a row."""
         ids, logprobs, entropies = (
-            torch.stack(columns, dim=1).tolist() for columns in (self._ids, self._logprobs, self._entropies)
+            column[row, : self.drawn].tolist() for column in (self._ids, self._logprobs, self._entropies)
         )
-        return [_until_eos(*row, eos_ids=eos_ids) for row in zip(ids, logprobs, entropies, strict=True)]
+        return Completion(ids, logprobs, entropies, finish_reason)
 
-
-def _until_eos(ids: list[int], logprobs: list[float], entropies: list[float], eos_ids: frozenset[int]) -> Completion:
-    end = next((place + 1 for place, token in enumerate(ids) if token in eos_ids), None)
-    return Completion(ids[:end], logprobs[:end], entropies[:end], "length" if end is None else "stop")
+    def keep(self, rows: Tensor) -> None:
+        """Drop all rows but these."""
+        self._uniforms, self._ids = self._uniforms[rows], self._ids[rows]
+        self._logprobs, self._entropies = self._logprobs[rows], self._entropies[rows]
