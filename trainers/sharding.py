@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -41,11 +41,15 @@ class Sharding:
         ids = torch.zeros((1, 2), dtype=torch.long, device=policy.model.device)
         with torch.no_grad():
             policy(ids, torch.ones_like(ids), torch.ones_like(ids, dtype=torch.bool))
+        # It leaves the outermost weights whole, and it is the parts that the optimizer is to move.
+        policy.reshard()  # type: ignore[operator]
 
     def critic(self, critic: Critic, policy: TokenLogprobs) -> None:
-        """Shard a critic, in place, but for its head; the backbone of a shared one is sharded with the policy."""
+        """Shard a critic of its own, in place; of a shared one the backbone is sharded already, and the head stays."""
         if not critic.shared:
-            self._all(critic, set(critic.head.parameters()))
+            # By itself, since it may be of another dtype.
+            self._one(critic.head, reshard=False)
+            self._all(critic)
             return
         critic.shares_prompts = False
         # The weights outside the layers are gathered where the policy is entered.
@@ -53,20 +57,19 @@ class Sharding:
         register_fsdp_forward_method(policy, "enter")
         critic.forward = partial(policy.enter, critic.forward)  # type: ignore[method-assign]
 
-    def _all(self, root: TokenLogprobs | Critic, whole: Collection[nn.Parameter] = ()) -> None:
+    def _all(self, root: TokenLogprobs | Critic) -> None:
         for layer in _layers(root):
             self._one(layer, self.reshard_after_forward)
-        self._one(root, False, whole)
+        self._one(root, reshard=False)
         # How often a process asks for the weights must not depend on its rows.
         root.shares_prompts = False
 
-    def _one(self, module: nn.Module, reshard: bool, whole: Collection[nn.Parameter] = ()) -> None:
+    def _one(self, module: nn.Module, reshard: bool) -> None:
         fully_shard(
             module,
             mesh=self.mesh,
             reshard_after_forward=reshard,
             mp_policy=MixedPrecisionPolicy(reduce_dtype=torch.float32),
-            ignored_params=set(whole),
         )
         assert isinstance(module, FSDPModule)
         # The loss of a micro-batch is its part of the whole, so gradients are added, not averaged.
