@@ -4,8 +4,8 @@
         result = box.run(Program("print(1 + 1)"))
 
 `docker` runs them in warm containers, `namespace` in Linux namespaces of this machine; `auto` takes Docker where a
-daemon answers, and namespaces else. Either way a small trusted fork server (the zygote) inside the sandbox forks one
-process for each program.
+daemon answers and has an image, and namespaces else. Either way a small trusted fork server (the zygote) inside the
+sandbox forks one process for each program.
 """
 
 from __future__ import annotations

@@ -29,7 +29,8 @@ def open(backend: str = "auto", *, pool: int | None = None, limits: Limits | Non
     """A sandbox, to be used in a `with` statement or closed.
 
     Args:
-        backend: `docker`, `namespace`, or `auto`: Docker where a daemon answers, else namespaces.
+        backend: `docker`, `namespace`, or `auto`: Docker where a daemon answers and has an image, else namespaces. An
+            image that was named and is not there is a mistake, with `auto` too.
         pool: how many programs run at a time; by default the CPUs that this process may use.
         limits: what a program may use where `run` does not say otherwise.
         options: the backend's own: for `docker` `image`, `runtime` and more, for `namespace` `packages`, `readable`,
@@ -58,11 +59,19 @@ _NAMESPACE_OPTIONS = ("allow_unsafe", "packages", "readable", "preload")
 
 
 def _chosen(options: dict[str, Any]) -> tuple[str, dict[str, Any]]:
-    from .docker import daemon_answers
+    from .docker import daemon_answers, missing_image
 
     inside = {name: value for name, value in options.items() if name in _NAMESPACE_OPTIONS}
     outside = {name: value for name, value in options.items() if name not in _NAMESPACE_OPTIONS}
-    return ("docker", outside) if daemon_answers() else ("namespace", inside)
+    if not daemon_answers():
+        return "namespace", inside
+    missing = missing_image(outside.get("image"))
+    if missing is None:
+        return "docker", outside
+    _log.warning(
+        "A Docker daemon answers, but has no image %s (docker pull %s, or rlvr sandbox build-image).", missing, missing
+    )
+    return "namespace", inside
 
 
 def _backend(name: str, options: dict[str, Any]) -> Backend:

@@ -251,6 +251,17 @@ def available_image(image: str | None = None) -> str:
     return chosen
 
 
+def missing_image(image: str | None = None) -> str | None:
+    """The image that would be used and is not there, if nobody has named one; None if it is there, or was named.
+
+    Raises:
+        UserError: the package `docker` is not installed.
+        SandboxFault: no daemon answers.
+    """
+    chosen = available_image(image)
+    return chosen if chosen == DEFAULT_IMAGE and not image and not image_present(chosen) else None
+
+
 class Container:
     """A container with a zygote in it; the transport of a slot.
 

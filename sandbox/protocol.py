@@ -30,6 +30,8 @@ MODULES = (
     "seccomp",
     "oom",
     "harness",
+    "raised",
+    "surroundings",
     "opposite",
     "asserts",
     "pytest_tests",

@@ -81,8 +81,8 @@ def code(
     without code with "unparseable". Where the sandbox itself fails, or has not got what the tests import, the verdict
     is an "error".
 
-    A program gets copies of the arguments that its value is compared with (`x = f(a)`, then `assert x == sorted(a)`), so
-    that emptying them earns nothing; tests of what a function does to an argument keep it (`with_copied_arguments`).
+    A program gets copies of the arguments that its value is compared with (`x = f(a)`, then `assert x == sorted(a)`),
+    so that emptying them earns nothing; tests of what a function does to an argument keep it.
 
     Args:
         completions: what the model wrote. This and each other argument is a list of one entry a completion; what is

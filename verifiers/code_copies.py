@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 # What else there is may be an object of the program's, or a function.
 COPIED = (
     "(lambda _: __import__('copy').deepcopy(_) if type(_) in (list, dict, set, tuple, bytearray) "
-    "or type(_).__module__ == 'collections' else _)"
+    "or type(_).__module__ in ('collections', 'numpy') else _)"
 )
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 

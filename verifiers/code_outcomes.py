@@ -159,6 +159,9 @@ def _fault(form: AssertTests | PytestTests, report: TestReport, objects: bool) -
     missing = _MISSING_MODULE.search(message)
     if missing is not None and _failed_at_import(form, name, message):
         return f"the tests import {missing.group(1)}, which is not installed in the sandbox"
+    if isinstance(form, PytestTests) and name == "pytest did not start":
+        # Before anything was asked of the program.
+        return f"pytest did not start, for the tests' files are wrong: {_clean(message.strip()[-_LONGEST_STDERR:])}"
     if report.needs_inside and not objects:
         return "the tests hand the program objects that cannot leave their process; they need objects=True"
     return ""

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import builtins
 import itertools
+import os
 import types
 from collections import deque
 from typing import Any, Optional
 
-from . import frames, plain
+from . import frames, plain, raised, surroundings
 
 ASK, HEAR = 4, 5
 _MESSAGE = 500
@@ -30,6 +31,7 @@ class Inside:
 
     trusted = False
     needs_inside = False
+    asked = True
 
     def __init__(self, module: types.ModuleType) -> None:
         self.module = module
@@ -52,14 +54,17 @@ class Opposite:
     Attributes:
         trusted: whether no comparison or truth value was left to the program.
         needs_inside: whether the tests had something to hand over that cannot cross.
+        asked: whether the program was asked for anything.
     """
 
     def __init__(self) -> None:
         self.trusted = True
         self.needs_inside = False
+        self.asked = False
         self.failure: Optional[BaseException] = None
         self.callbacks: list[Any] = []
         self.exceptions: dict = {}
+        self.around = surroundings.Around(self.hand_over)
         self.ended = False
 
     def get(self, name: str) -> Any:
@@ -74,8 +79,13 @@ class Opposite:
 
     def call(self, number: int, args: list, kwargs: dict) -> Any:
         """Call something of the program's; lists, dicts and sets among the arguments are changed as it changed them."""
+        for given in (*args, *kwargs.values()):
+            self.refuse_own_file(given)
         told, named = self.encode(args), self.encode(kwargs)
         self.failure = None
+        changes = self.around.changes()
+        if changes is not None:
+            self.tell(changes)
         reply = self.ask(["call", number, told, named])
         if self.failure is not None:
             # What failed in a function of the tests is not for the program to catch.
@@ -89,6 +99,20 @@ class Opposite:
                 _take_over(kwargs.get(name), new)
         return self.result(reply)
 
+    def tell(self, statement: list) -> None:
+        """Say something that takes no answer."""
+        try:
+            frames.write_frame(ASK, frames.CALL, plain.to_bytes(statement))
+        except OSError:
+            self.ended = True
+
+    def refuse_own_file(self, given: Any) -> None:
+        """Refuse the path of a file that only the tests' process has."""
+        own = f"{os.environ.get('TMPDIR', '')}/"
+        if isinstance(given, str) and len(own) > 1 and given.startswith(own) and os.path.exists(given):
+            self.needs_inside = True
+            raise TypeError(f"the file {given} is not in reach of the program's process")
+
     def do(self, operation: str, *args: Any) -> Any:
         """Have an operation done by the program."""
         reply = self.ask(["do", operation, self.encode(list(args)), self.encode({})])
@@ -100,6 +124,7 @@ class Opposite:
         Raises:
             ProgramEnded: there is none.
         """
+        self.asked = True
         if self.ended:
             raise ProgramEnded("the program has ended")
         try:
@@ -109,10 +134,13 @@ class Opposite:
                 reply = plain.from_bytes(content)
                 if not isinstance(reply, list) or not reply:
                     raise plain.NotPlain("this is no answer")
+                if reply[0] == "printed":
+                    surroundings.say(reply[1:3])
+                    continue
                 if reply[0] != "callback":
                     break
                 frames.write_frame(ASK, frames.CALL, plain.to_bytes(self.called_back(reply)))
-            sound = (reply[0] == "returned" and len(reply) == 4) or (reply[0] == "raised" and len(reply) == 6)
+            sound = (reply[0] == "returned" and len(reply) == 4) or (reply[0] == "raised" and len(reply) == 9)
             if not sound:
                 raise plain.NotPlain("this is no answer")
         except (OSError, frames.HangUp, plain.NotPlain) as error:
@@ -134,7 +162,7 @@ class Opposite:
                 told = plain.encode(list(error.args))
             except plain.NotPlain:
                 told = plain.encode([str(error)[:_MESSAGE]])
-            return ["failed", type(error).__name__, bases_of(type(error)), told]
+            return ["failed", *raised.described(error, told)]
 
     def result(self, reply: list, may_stop: bool = False) -> Any:
         """The value of an answer, or its exception, raised.
@@ -145,25 +173,21 @@ class Opposite:
         try:
             if reply[0] == "returned":
                 return plain.decode(reply[1], self.restore)
-            _, name, bases, told, _, _ = reply
-            kind = self.exception(name, bases)
-            said = plain.decode(told)
-            if not isinstance(said, list):
+            _, name, module, bases, told, attributes, text, _, _ = reply
+            kind = self.exception(name, module, bases)
+            said, kept = plain.decode(told), plain.decode(attributes)
+            if not isinstance(said, list) or not isinstance(kept, dict) or not isinstance(text, (str, type(None))):
                 raise plain.NotPlain("this is no answer")
         except (plain.NotPlain, TypeError, ValueError):
             self.ended = True
             raise ProgramEnded("the program answered nonsense") from None
         if issubclass(kind, (StopIteration, StopAsyncIteration)) and not may_stop:
             kind = ProgramError
-        try:
-            error = kind(*said)
-        except Exception:
-            error = RuntimeError(f"{name}: {said!r:.500}")
-        raise error
+        raise raised.rebuilt(kind, said, kept, text)
 
-    def exception(self, name: Any, bases: Any) -> type:
-        """The exception class of this name: a built-in one, or one of the program's own, made here after its bases."""
-        return exception_of(name, bases, self.exceptions) or ProgramError
+    def exception(self, name: Any, module: Any, bases: Any) -> type:
+        """The exception class of this name."""
+        return raised.class_of(name, module, bases, self.exceptions) or ProgramError
 
     def encode(self, value: Any) -> Any:
         """The value as it crosses."""
@@ -191,33 +215,12 @@ class Opposite:
             return self.callbacks[tree[1]]
         if len(tree) == 2 and tree[0] == "x" and isinstance(getattr(builtins, str(tree[1]), None), type):
             return getattr(builtins, tree[1])
-        if len(tree) != 6 or tree[0] != "h" or type(tree[1]) is not int:
+        if len(tree) != 7 or tree[0] != "h" or type(tree[1]) is not int:
             raise plain.NotPlain("the data has a tag that is not known")
-        _, number, kind, name, bases, _ = tree
+        _, number, kind, name, module, bases, _ = tree
         if kind == "exception":
-            return self.exception(name, bases)
+            return self.exception(name, module, bases)
         return StandIn(self, number, str(name)[:100], str(kind))
-
-
-def bases_of(kind: type) -> list:
-    """The names of the built-in exceptions that an exception class is, nearest first."""
-    return [
-        base.__name__
-        for base in type.mro(kind)
-        if issubclass(base, Exception) and getattr(builtins, base.__name__, None) is base
-    ]
-
-
-def exception_of(name: Any, bases: Any, made: dict) -> Optional[type]:
-    """The exception class of this name: a built-in one, or one that is made after its bases and kept in `made`."""
-    name = str(name)[:100]
-    for base in bases if isinstance(bases, list) else ():
-        kind = getattr(builtins, str(base), None)
-        if isinstance(kind, type) and issubclass(kind, Exception):
-            if kind.__name__ == name:
-                return kind
-            return made.setdefault(name, type(name, (kind,), {}))
-    return None
 
 
 def _take_over(mine: Any, new: Any) -> None:
@@ -232,6 +235,8 @@ def _take_over(mine: Any, new: Any) -> None:
     elif isinstance(mine, (dict, set)):
         mine.clear()
         mine.update(new)
+    elif plain.is_array(mine) and mine.shape == new.shape and mine.flags.writeable:
+        mine[...] = new
 
 
 class _StandInModule(types.ModuleType):

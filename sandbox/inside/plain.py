@@ -7,9 +7,12 @@ read anywhere.
 
 from __future__ import annotations
 
+import importlib
 import json
 import math
-from collections import Counter, OrderedDict, defaultdict, deque
+import re
+import sys
+from collections import Counter, OrderedDict, defaultdict, deque, namedtuple
 from datetime import date, datetime, time, timedelta, timezone
 from decimal import Decimal
 from fractions import Fraction
@@ -157,8 +160,15 @@ class _Encoder:
             return ["q", value.maxlen, *[self.encode(entry, depth + 1) for entry in value]]
         if kind in _MOMENTS.values():
             return _moment(value)
-        # Where no tests are near that ask for their methods, dicts of other kinds go as dicts, bytearrays as bytes.
+        # Where no tests are near that ask for their fields and methods, they go as what they are besides: named tuples
+        # as tuples, arrays as lists, bytearrays as bytes, dicts of other kinds as dicts.
         if self.opaque is not None:
+            if issubclass(kind, tuple) and _field_names(kind):
+                values = [self.encode(entry, depth + 1) for entry in tuple.__iter__(value)]
+                return ["N", kind.__name__, _field_names(kind), *values]
+            if is_array(value) and value.dtype.kind in "biufc":
+                flat = [self.encode(entry, depth + 1) for entry in value.ravel().tolist()]
+                return ["A", value.dtype.str, list(value.shape), *flat]
             if kind is bytearray:
                 return ["B", value.decode("latin-1")]
             if kind is Counter or kind is OrderedDict:
@@ -298,6 +308,10 @@ class _Decoder:
             return self.standard(tag, tree[1:], depth)
         if self.restore is None:
             raise NotPlain("the data has a tag that is not known")
+        if tag == "N":
+            return _named_tuple(tree[1], tree[2])(*self.all(tree[3:], depth))
+        if tag == "A":
+            return _array(tree[1], tree[2], self.all(tree[3:], depth))
         return self.restore(tree)
 
     def all(self, trees: list, depth: int) -> list:
@@ -331,6 +345,42 @@ class _Decoder:
         if tag == "S":
             return slice(*values)
         return ... if tag == "E" else deque(values[1:], values[0])
+
+
+def _field_names(kind: type) -> list:
+    """The fields of a class of named tuples; none if it is no such class."""
+    names = getattr(kind, "_fields", ())
+    sound = isinstance(names, tuple) and all(type(name) is str and len(name) <= 100 for name in names)
+    return list(names) if sound and len(names) <= 100 else []
+
+
+def _named_tuple(name: Any, fields: Any) -> Any:
+    """The class of named tuples of this name and these fields; the same each time. Raises ValueError for bad ones."""
+    key = (str(name)[:100], *map(str, fields[:100]))
+    if key not in _named_tuples:
+        if len(_named_tuples) > 1000:
+            raise NotPlain("too many classes of named tuples")
+        _named_tuples[key] = namedtuple(key[0], key[1:])
+    return _named_tuples[key]
+
+
+_named_tuples: dict = {}
+_KIND_OF_NUMBERS = re.compile(r"[<>|=]?[biufc]\d{1,2}")
+
+
+def is_array(value: Any) -> bool:
+    """Whether it is an array of NumPy's, and exactly that."""
+    numpy = sys.modules.get("numpy")
+    return numpy is not None and type(value) is getattr(numpy, "ndarray", None)
+
+
+def _array(kind: Any, shape: Any, values: list) -> Any:
+    """The array of this kind of numbers and shape."""
+    sizes = [_exact_int(size) for size in shape]
+    if not _KIND_OF_NUMBERS.fullmatch(kind) or len(sizes) > 32 or math.prod(sizes) != len(values):
+        raise NotPlain("this is no array")
+    numpy = importlib.import_module("numpy")
+    return numpy.array(values, dtype=kind).reshape(sizes)
 
 
 def _long_int(tree: list) -> int:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
+import io
 import os
 import sys
 from typing import Any
@@ -10,6 +12,7 @@ from typing import Any
 from . import frames, harness, opposite
 
 _LENGTH = 2000
+_NOT_STARTED = 4  # `pytest.ExitCode.USAGE_ERROR`: a conftest.py that cannot be imported, say
 
 
 def run(job: dict, channel: harness.Channel) -> None:
@@ -36,7 +39,12 @@ def conduct(job: dict, channel: harness.Channel, program: Any) -> None:
     record = _Record(channel)
     # The same order and the same folder everywhere; nothing of the scratch folder configures it but the tests' files.
     options = ["-q", "-p", "no:cacheprovider", "--rootdir=.", "--override-ini=addopts=", "."]
-    code = int(pytest.main(options, plugins=[record]))
+    said = io.StringIO()
+    with contextlib.redirect_stderr(said):
+        code = int(pytest.main(options, plugins=[record]))
+    if code == _NOT_STARTED:
+        name = "conftest" if program.asked else "pytest did not start"
+        channel.send(frames.TEST, [name, False, said.getvalue()[-_LENGTH:]])
     completed = code in (0, 1) and record.done == record.collected > 0 and not record.broken
     channel.send(frames.END, [completed, program.trusted, program.needs_inside])
 

@@ -11,7 +11,7 @@ import sys
 import types
 from typing import Any, Callable
 
-from . import asserts, frames, harness, opposite, plain, pytest_tests
+from . import asserts, frames, harness, opposite, plain, pytest_tests, raised, surroundings
 
 CALLS, ANSWERS = 4, 5
 _MOST_THINGS = 1_000_000
@@ -58,6 +58,8 @@ def run(job: dict, channel: harness.Channel) -> None:
     try:
         for path, content in job["files"].items():
             harness.write_file(path, content)
+        if "tests" not in job:
+            surroundings.hear()
         module = harness.load(job["source"], job["serve"])
         if "tests" in job:
             tests = job["tests"]
@@ -79,6 +81,7 @@ class _Server:
         self.channel = channel
         self.things: list[Any] = []
         self.exceptions: dict = {}
+        self.around = surroundings.Surroundings()
 
     def serve(self) -> None:
         """Answer questions until the other side has no more.
@@ -86,11 +89,16 @@ class _Server:
         Raises:
             HangUp: then.
         """
+        surroundings.printed()
         while True:
             _, content = frames.read_frame(CALLS, plain.MAX_BYTES)
             self.answer(plain.from_bytes(content))
 
     def answer(self, question: list) -> None:
+        if question[0] == "around":
+            environment, argv, given, text = question[1:]
+            self.around.take_over(environment, argv, None if given is None else self.restore(given), text)
+            return
         try:
             tree = self._answer(question)
             content = plain.to_bytes(tree)
@@ -98,6 +106,9 @@ class _Server:
             if not isinstance(error, plain.NotPlain):
                 raise
             content = plain.to_bytes(self.raised(TypeError(f"the value cannot cross: {error}"), [], {}))
+        said = surroundings.printed()
+        if said is not None:
+            frames.write_frame(ANSWERS, frames.CALL, plain.to_bytes(said))
         frames.write_frame(ANSWERS, frames.CALL, content)
 
     def _answer(self, question: list) -> list:
@@ -134,7 +145,7 @@ class _Server:
             told = plain.encode(list(error.args))
         except BaseException:
             told = plain.encode([harness.message_of(error)])
-        return ["raised", type(error).__name__, opposite.bases_of(type(error)), told, *self.after("call", args, kwargs)]
+        return ["raised", *raised.described(error, told), *self.after("call", args, kwargs)]
 
     def encode(self, value: Any) -> Any:
         return plain.encode(value, self.keep)
@@ -150,10 +161,11 @@ class _Server:
             own_name = value.__name__
             if vars(builtins).get(own_name) is value:
                 return ["x", own_name]
-            bases = opposite.bases_of(value)
+            bases = raised.bases_of(value)
             kind = "exception" if bases else "class"
         name = getattr(value, "__name__", type(value).__name__)
-        return ["h", len(self.things) - 1, kind, str(name)[:100], bases, callable(value)]
+        module = str(getattr(value, "__module__", ""))[:100]
+        return ["h", len(self.things) - 1, kind, str(name)[:100], module, bases, callable(value)]
 
     def restore(self, tree: list) -> Any:
         if tree[0] == "h":
@@ -184,19 +196,14 @@ class _Server:
         function.__name__ = function.__qualname__ = name
         return function
 
-    def failure(self, name: str, bases: list, told: Any) -> Exception:
+    def failure(self, name: str, module: str, bases: list, told: Any, attributes: Any, text: Any) -> BaseException:
         """What a function of the tests raised; where the program has an exception class of that name, as that."""
         own = vars(self.module).get(name)
         if isinstance(own, type) and issubclass(own, Exception):
             kind: type = own
         else:
-            kind = opposite.exception_of(name, bases, self.exceptions) or RuntimeError
-        said = plain.decode(told)
-        try:
-            error: Exception = kind(*said)
-        except Exception:
-            error = RuntimeError(f"{name}: {said!r:.500}")
-        return error
+            kind = raised.class_of(name, module, bases, self.exceptions) or RuntimeError
+        return raised.rebuilt(kind, plain.decode(told), plain.decode(attributes), text)
 
 
 def kind_of(value: Any) -> str:

@@ -251,3 +251,22 @@ def test_limits_above_those_of_the_container_are_a_mistake(image: str) -> None:
         with pytest.raises(UserError, match="memory_bytes"):
             box.run(Program("print(1)"), limits=Limits())
         assert box.run(Program("print(1)")).stdout == b"1\n"
+
+
+def test_auto_takes_namespaces_where_the_daemon_has_no_image(
+    image: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.delenv("RLVR_SANDBOX_IMAGE", raising=False)
+    for name in ("docker.DEFAULT_IMAGE", "images.DEFAULT_IMAGE", "docker.BUILT_IMAGE"):
+        monkeypatch.setattr(f"rlvr.sandbox.{name}", "no-such:image")
+    with caplog.at_level("INFO", "rlvr.sandbox"), rlvr.sandbox.open("auto", pool=1) as box:
+        assert box.backend == "namespace"
+        assert box.run(Program("print(1)")).stdout == b"1\n"
+    said = [record.getMessage() for record in caplog.records]
+    assert said == [
+        "A Docker daemon answers, but has no image no-such:image (docker pull no-such:image, or rlvr sandbox "
+        "build-image).",
+        "The sandbox backend 'auto' takes 'namespace' here.",
+    ]
+    with pytest.raises(UserError, match="other:image"):
+        rlvr.sandbox.open("auto", pool=1, image="other:image")

@@ -376,3 +376,92 @@ def check(same):
 def test_values_of_standard_types_cross_exactly(box: Box) -> None:
     tests = report(box, "def same(x): return x", asserts(VALUES, "same"))
     assert (tests.all_passed, tests.trusted) == (True, True), tests
+
+
+SURROUNDED = {
+    "capsys": (
+        "import sys\ndef f():\n    print('hi')\n    sys.stderr.write('oh')",
+        "def test_a(capsys):\n    f()\n    f()\n    assert capsys.readouterr() == ('hi\\nhi\\n', 'ohoh')\n",
+    ),
+    "redirected": (
+        "def f(): print('hi')",
+        "import contextlib, io\ndef test_a():\n    with contextlib.redirect_stdout(io.StringIO()) as out:\n        f()\n"
+        "    assert out.getvalue() == 'hi\\n'\n",
+    ),
+    "input": (
+        "def f(): return int(input('n?')) + 1",
+        "def test_a(monkeypatch):\n    monkeypatch.setattr('builtins.input', lambda _: '5')\n    assert f() == 6\n"
+        "def test_b(monkeypatch):\n    monkeypatch.setattr('builtins.input', lambda _: '6')\n    assert f() == 7\n",
+    ),
+    "stdin": (
+        "import sys\ndef f(): return input() + sys.stdin.readline()",
+        "import io\ndef test_a(monkeypatch):\n    monkeypatch.setattr('sys.stdin', io.StringIO('a\\nb\\nc\\nd'))\n"
+        "    assert f() == 'ab\\n' and f() == 'cd'\n",
+    ),
+    "environment and argv": (
+        "import os, sys\ndef f(): return os.environ.get('A'), sys.argv",
+        "def test_a(monkeypatch):\n    before = f()\n    monkeypatch.setenv('A', '5')\n    monkeypatch.setattr('sys.argv', ['x'])\n"
+        "    assert f() == ('5', ['x'])\n    monkeypatch.undo()\n    assert f() == before and before[0] is None\n",
+    ),
+    "own files": (
+        "def f(text): return text.upper()",
+        "def test_a(tmp_path):\n    path = tmp_path / 'x'\n    path.write_text(f('a'))\n    assert path.read_text() == 'A'\n",
+    ),
+    "attributes and text of an exception": (
+        "class Base(Exception): pass\nclass Odd(Base, KeyError):\n    def __init__(s, code):\n        super().__init__('bad')\n"
+        "        s.code = code\n    def __str__(s): return f'code {s.code}'\ndef f(): raise Odd(3)",
+        "import pytest\nfrom solution import Base, Odd\ndef test_a():\n    with pytest.raises(Odd, match='code 3') as e: f()\n"
+        "    assert e.value.code == 3 and e.value.args == ('bad',)\n    with pytest.raises(Base): f()\n    with pytest.raises(KeyError): f()\n",
+    ),
+    "exceptions of the standard library": (
+        "import json\ndef f(): json.loads('[')",
+        "import json, pytest\ndef test_a():\n    with pytest.raises(json.JSONDecodeError) as e: f()\n    assert e.value.pos == 1\n",
+    ),
+    "named tuples": (
+        "from typing import NamedTuple\nclass P(NamedTuple):\n    x: int\n    y: int\ndef f(p=P(0, 0)): return P(p.x + 1, p.y)",
+        "from solution import P\ndef test_a():\n    p = f()\n    assert p.x == 1 and p == (1, 0) and p._asdict() == {'x': 1, 'y': 0}\n"
+        "    assert f(p).x == 2\n",
+    ),
+    "arrays": (
+        "import numpy as np\ndef f(a):\n    a += 1\n    return a.reshape(2, 2) * 2.0",
+        "import numpy as np\ndef test_a():\n    a = np.arange(4, dtype=np.int16)\n    r = f(a)\n    assert r.shape == (2, 2) and r.dtype == float\n"
+        "    assert a.tolist() == [1, 2, 3, 4] and a.dtype == np.int16\n    np.testing.assert_allclose(r, [[2, 4], [6, 8]])\n",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SURROUNDED)
+def test_what_the_tests_change_and_ask_crosses(box: Box, name: str) -> None:
+    source, file = SURROUNDED[name]
+    tests = report(box, source, pytests("from solution import f\n" + file))
+    if "not installed" in tests.message:
+        pytest.skip("no pytest in this image")
+    assert (tests.all_passed, tests.trusted) == (True, True), tests
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "e = ValueError('x')\n    e.__class__ = e.code = object()\n    raise e",
+        "import collections\n    class T(tuple):\n        _fields = ('x', 'y z')\n        x = 3\n    return T((1, 2))",
+        "class T(tuple):\n        _fields = ('x',)\n        __eq__ = lambda s, o: True\n    return T((4,))",
+        "import unittest\n    raise unittest.SkipTest('x')",
+        "import sys\n    sys.stdout = sys.stderr = 5\n    return 4",
+        "print('x' * 10000000)\n    return 4",
+    ],
+)
+def test_none_of_it_is_a_way_to_be_paid(box: Box, body: str) -> None:
+    file = "from solution import f\ndef test_a(capsys):\n    assert f() == (3,)\n"
+    tests = report(box, f"def f():\n    {body}", pytests(file))
+    assert (tests.tests_passed, tests.all_passed) == (0, False), tests
+
+
+def test_a_file_of_the_tests_is_out_of_the_programs_reach_and_said_so(box: Box) -> None:
+    file = "from solution import f\ndef test_a(tmp_path):\n    (tmp_path / 'x').write_text('5')\n    assert f(str(tmp_path / 'x')) == '5'\n"
+    source = "def f(path): return open(path).read()"
+    beside = report(box, source, pytests(file))
+    if "not installed" in beside.message:
+        pytest.skip("no pytest in this image")
+    assert (beside.needs_inside, beside.all_passed) == (True, False)
+    inside = report(box, source, pytests(file, inside=True))
+    assert (inside.trusted, inside.all_passed) == (False, True)

@@ -178,12 +178,31 @@ def test_a_program_that_empties_what_it_is_compared_with_fails() -> None:
             "form": "pytest",
             "files": {"test_f.py": "from solution import f\ndef test_f():\n    import no_such_module\n    assert f(1)"},
         },
+        {
+            "form": "pytest",
+            "files": {
+                "conftest.py": "import no_such_module\n",
+                "test_f.py": "from solution import f\ndef test_f(): assert f(1)",
+            },
+        },
     ],
 )
 def test_what_the_sandbox_lacks_for_the_tests_is_not_the_programs_failure(tests: Any) -> None:
     verdict = graded("def f(n):\n    return n", tests)
     assert (verdict.score, verdict.status) == (None, "error")
     assert "no_such_module, which is not installed" in verdict.detail
+
+
+def test_a_conftest_that_fails_is_the_programs_failure_only_if_it_has_a_part_in_it() -> None:
+    files = {"test_f.py": "from solution import f\ndef test_f(): assert f(1)"}
+    tests = {"form": "pytest", "files": {**files, "conftest.py": "1 / 0\n"}}
+    verdict = graded("def f(n):\n    return n", tests)
+    assert (verdict.score, verdict.status) == (None, "error")
+    assert "ZeroDivisionError" in verdict.detail
+    tests = {"form": "pytest", "files": {**files, "conftest.py": "from solution import f\nassert f(1) == 1\n"}}
+    assert graded("def f(n):\n    return n", tests).passed
+    assert graded("def f(n):\n    return 1 / 0", tests).score == 0.0
+    assert graded("raise ValueError", tests).score == 0.0
 
 
 @pytest.mark.parametrize(
