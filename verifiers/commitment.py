@@ -24,8 +24,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from .extraction import (
     Box,
@@ -52,8 +51,7 @@ NoAnswer = Literal[
 """Why a completion commits to nothing."""
 
 
-@dataclass(frozen=True, slots=True)
-class Commitment:
+class Commitment(NamedTuple):
     """The answer that a completion commits to.
 
     Attributes:
@@ -88,7 +86,9 @@ def commitment(
     region = answer_region(own, resolve_think_style(think, own, prompt))
     if region is None:
         return "the reasoning never closed"
-    found, region = _without_hints(boxes(region), region)
+    found = boxes(region)
+    if found:
+        found, region = _without_hints(found, region)
     if found:
         return _boxed(region, found)
     return _announced(region) or _fallen_back(region, fallback) or "there is no answer after the reasoning"
@@ -151,9 +151,11 @@ _CHOICE = re.compile(r"\W*(?:\\(?:text|textbf|mathrm|mathbf)\s*\{\W*)?[A-J]\W*")
 
 
 def _with_rivals(texts: list[str], later: list[str], joined: Joined, source: Source) -> Commitment:
-    # A letter beside a value names the option that has the value.
-    letter = _CHOICE.fullmatch(texts[-1]) is not None
-    rivals = [text for text in later if (_CHOICE.fullmatch(text) is not None) is letter]
+    rivals: list[str] = []
+    if later:
+        # A letter beside a value names the option that has the value.
+        letter = _CHOICE.fullmatch(texts[-1]) is not None
+        rivals = [text for text in later if (_CHOICE.fullmatch(text) is not None) is letter]
     if rivals and joined == "list":
         texts = [", ".join(texts)]
     if rivals or (joined == "one" and len(texts) > 1):
@@ -239,11 +241,19 @@ def _boxed(region: str, found: list[Box]) -> Commitment | NoAnswer:
     return _with_rivals(texts, later, joined, "box")
 
 
+# A part of every denial, in small letters; of "instead" what has one small form only.
+_DENYING = re.compile(r"n[o']t|never|rather|tead|\\ne|≠")
+_NOTHING_FOLLOWS = re.compile(r"[\s$*})\]\\,.;!]*+\Z")
+
+
 def _withdrawn(region: str, box: Box) -> bool:
-    before = _DECORATION.sub(" ", region[max(box.start - 40, 0) : box.start])
+    before = region[max(box.start - 40, 0) : box.start].rpartition(".")[2]
+    if _DENYING.search(before.lower()) and _DENIED.search(_DECORATION.sub(" ", before)):
+        return True
+    if _NOTHING_FOLLOWS.match(region, box.end):
+        return False
     return (
-        _DENIED.search(before) is not None
-        or _WITHDRAWN.match(region[box.end : box.end + 120]) is not None
+        _WITHDRAWN.match(region[box.end : box.end + 120]) is not None
         or retracted(region, box.end)
         or (_ASKED.match(region, box.end) is not None and _QUESTION.match(_sentence(region, box.start)) is not None)
     )
@@ -269,19 +279,24 @@ def _sentence(region: str, position: int) -> str:
 
 def _without_hints(found: list[Box], region: str) -> tuple[list[Box], str]:
     """The boxes that do not just show the format, and the region with blanks in place of those that do."""
-    if not _HINT.search(region):
+    if not any(_is_quoted(region, box) for box in found) or not _HINT.search(region):
         return found, region
     kept: list[Box] = []
     pieces: list[str] = []
     position = 0
     for box in found:
-        quoted = _QUOTE_BEFORE.search(region, max(box.start - 2, 0), box.start) and _QUOTE_AFTER.match(region, box.end)
-        if quoted and _HINT.search(_sentence(region, box.start)):
+        if _is_quoted(region, box) and _HINT.search(_sentence(region, box.start)):
             pieces += [region[position : box.start], " " * (box.end - box.start)]
             position = box.end
         else:
             kept.append(box)
     return kept, "".join([*pieces, region[position:]])
+
+
+def _is_quoted(region: str, box: Box) -> bool:
+    if not _QUOTE_AFTER.match(region, box.end):
+        return False
+    return _QUOTE_BEFORE.search(region, max(box.start - 2, 0), box.start) is not None
 
 
 def _joint(region: str, left: Box, right: Box) -> Joined | None:

@@ -9,7 +9,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Literal, get_args
+from typing import Literal, NamedTuple, get_args
 
 from ..sandbox.errors import UserError
 from ..sandbox.nearest import did_you_mean
@@ -22,6 +22,9 @@ these the prompt and the completion show (see `resolve_think_style`)."""
 
 Fallback = Literal["none", "whole", "last_number"]
 """What is the answer where nothing announces one: nothing; the whole text; its last word with a digit."""
+
+_THINK_STYLES = get_args(ThinkStyle)
+_FALLBACKS = get_args(Fallback)
 
 THINK_OPEN = "<think>"
 THINK_CLOSE = "</think>"
@@ -39,6 +42,9 @@ _BOX = re.compile(r"\\(?:boxed|fbox)(?![A-Za-z])\s*+")
 # A backslash takes the next character with it, so that \{ and \} are no braces and \\} is a closing one; but
 # \\boxed is a box whose backslash was escaped once too often.
 _INSIDE_BOX = re.compile(r"(?<!\\)\\++(?:boxed|fbox)(?![A-Za-z])\s*+|\\.|[{}]", re.DOTALL)
+# All that most boxes are: one level of braces, and no box inside.
+_NO_BRACE = r"(?:[^{}\\]++|\\(?!\\|boxed|fbox).)*+"
+_PLAIN_BOX = re.compile(rf"\{{({_NO_BRACE}(?:\{{{_NO_BRACE}\}}{_NO_BRACE})*+)\}}", re.DOTALL)
 _GROUP = r"\{(?:[^{}]|\{[^{}]{0,100}+\}){0,200}+\}"
 _UNBRACED = re.compile(
     rf"""
@@ -60,16 +66,14 @@ _AROUND = "*_`'\"()[]:;,!?"
 
 def check_think_style(think: str) -> None:
     """Raise UserError unless `think` is a ThinkStyle."""
-    styles = get_args(ThinkStyle)
-    if think not in styles:
-        raise UserError(f"There is no think style {think!r}; {did_you_mean(str(think), styles)}")
+    if think not in _THINK_STYLES:
+        raise UserError(f"There is no think style {think!r}; {did_you_mean(str(think), _THINK_STYLES)}")
 
 
 def check_fallback(fallback: str) -> None:
     """Raise UserError unless `fallback` is a Fallback."""
-    fallbacks = get_args(Fallback)
-    if fallback not in fallbacks:
-        raise UserError(f"There is no fallback {fallback!r}; {did_you_mean(str(fallback), fallbacks)}")
+    if fallback not in _FALLBACKS:
+        raise UserError(f"There is no fallback {fallback!r}; {did_you_mean(str(fallback), _FALLBACKS)}")
 
 
 def think_style_of(text: str) -> ThinkStyle:
@@ -122,9 +126,12 @@ def resolve_think_style(think: str, completion: str, prompt: object = None) -> T
         return "prefilled"
     if texts and _CLOSED_AT_END.search(texts[-1]):
         return "none"
-    if any(THINK_OPEN in text for text in texts):
+    if texts and any(THINK_OPEN in text for text in texts):
         return "generated"
-    return "generated" if any(not tag.closing for tag in tags(completion, "think")) else "none"
+    for tag in tags(completion, "think"):
+        if not tag.closing:
+            return "generated"
+    return "none"
 
 
 def without_prompt(completion: str, prompt: object) -> str:
@@ -245,7 +252,7 @@ def _without_piece(completion: str, piece: str) -> str:
 def _texts(prompt: object) -> list[str]:
     if isinstance(prompt, str):
         return [prompt]
-    if not isinstance(prompt, Sequence):
+    if prompt is None or not isinstance(prompt, Sequence):
         return []
     contents = [message.get("content") for message in prompt if isinstance(message, dict)]
     return [content for content in contents if isinstance(content, str)]
@@ -270,8 +277,7 @@ def answer_region(completion: str, think: str) -> str | None:
     return completion[found[-1].end :]
 
 
-@dataclass(frozen=True, slots=True)
-class Box:
+class Box(NamedTuple):
     r"""A `\boxed{...}` or `\fbox{...}` that stands in no other closed one: text[start:end].
 
     Attributes:
@@ -305,6 +311,11 @@ def boxes(text: str) -> list[Box]:
     found: list[Box] = []
     position = 0
     while box := _BOX.search(text, position):
+        plain = _PLAIN_BOX.match(text, box.end())
+        if plain:
+            position = plain.end()
+            found.append(Box(box.start(), position, plain.group(1).strip() or None))
+            continue
         group = _box_and_inner_ones(text, box)
         if not group:
             position = box.end()

@@ -79,6 +79,8 @@ def is_value(text: str) -> bool:
 
 def marked(text: str) -> list[Statement]:
     """What the rest of the line after the last `####` says."""
+    if "####" not in text:
+        return []
     found = list(_MARKER.finditer(text))[-_MOST_PLACES:]
     end = len(text.rstrip())
     return _latest(text, (_marked(text, line, is_last=line.end() >= end) for line in reversed(found)))
@@ -98,7 +100,9 @@ def _marked(text: str, line: re.Match[str], *, is_last: bool) -> Statement | Non
 
 def tagged(text: str) -> list[Statement]:
     """What the last `<answer>...</answer>` holds; cut off if the last one never closes."""
-    found = tags(text, "answer")
+    found = tags(text, "answer") if "answer>" in text else ()
+    if not found:
+        return []
     pairs: list[Statement] = []
     for position, tag in enumerate(found):
         if tag.closing:
@@ -174,6 +178,8 @@ def phrased(text: str) -> list[Statement]:
     is 42") and lists of possible ones are no statements.
     """
     found = list(_ANNOUNCED.finditer(text))[-_MOST_PLACES:]
+    if not found:
+        return []
     # A plain remark ("the answer is correct") counts only where nothing else is said.
     statements = list(_latest(text, _phrases(text, found, remarks=False)))
     return statements or _latest(text, _phrases(text, found, remarks=True))

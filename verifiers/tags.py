@@ -20,9 +20,8 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections.abc import Iterable
-from dataclasses import dataclass
 from functools import lru_cache
-from itertools import groupby
+from typing import NamedTuple
 
 _LONGEST_QUOTATION = 200
 _MARK = re.compile(r"[`\"'“”‘’«»](?:(?<=`)`+)?")
@@ -33,8 +32,7 @@ _FENCE = re.compile(r"^ {0,3}(`{3,}+|~{3,}+)([^`\n]*)$", re.MULTILINE)
 _Span = tuple[int, int]
 
 
-@dataclass(frozen=True, slots=True)
-class Tag:
+class Tag(NamedTuple):
     """One tag: text[start:end] is `<name>`, or `</name>` if it is closing."""
 
     start: int
@@ -48,19 +46,25 @@ def tags(text: str, name: str) -> tuple[Tag, ...]:
     """The tags `<name>` and `</name>` of the text in order, without those only talked about."""
     if f"{name}>" not in text:
         return ()
-    found = [
-        Tag(match.start(), match.end(), match.group().startswith("</"))
-        for match in re.finditer(f"</?{re.escape(name)}>", text)
-    ]
+    found = [Tag(match.start(), match.end(), text[match.start() + 1] == "/") for match in _tag_of(name).finditer(text)]
     if not found:
         return ()
-    spans = _fenced(text, found)
-    ends = _line_ends(text, found)
-    # The tags of one line share its end, and lines are read once however many tags they have.
-    for line_end, group in groupby(zip(found, ends, strict=True), key=lambda pair: pair[1]):
-        first, _ = next(group)
-        spans += _quoted(text, text.rfind("\n", 0, first.start) + 1, line_end)
-    return tuple(_outside(found, spans))
+    spans = _fenced(text, found) if "`" in text or "~" in text else []
+    line_end = -1
+    for tag in found:
+        # Lines are read once, however many tags they have.
+        if tag.start > line_end:
+            line_end = text.find("\n", tag.start)
+            line_end = len(text) if line_end < 0 else line_end
+            line = text.rfind("\n", 0, tag.start) + 1
+            if _MARK.search(text, line, line_end):
+                spans += _quoted(text, line, line_end)
+    return tuple(_outside(found, spans) if spans else found)
+
+
+@lru_cache(maxsize=16)
+def _tag_of(name: str) -> re.Pattern[str]:
+    return re.compile(f"</?{re.escape(name)}>")
 
 
 def _outside(found: Iterable[Tag], spans: list[_Span]) -> list[Tag]:
@@ -74,17 +78,6 @@ def _outside(found: Iterable[Tag], spans: list[_Span]) -> list[Tag]:
         if tag.end > reach:
             kept.append(tag)
     return kept
-
-
-def _line_ends(text: str, found: list[Tag]) -> list[int]:
-    ends: list[int] = []
-    end = -1
-    for tag in found:
-        if tag.start > end:
-            end = text.find("\n", tag.start)
-            end = len(text) if end < 0 else end
-        ends.append(end)
-    return ends
 
 
 def _quoted(text: str, start: int, end: int) -> list[_Span]:
