@@ -66,16 +66,18 @@ class _Matcher:
 
     def _worded_alike(self, answer: Reading, in_words: bool) -> bool:
         ours, theirs = self.reference, answer
+        if ours.phrase != theirs.phrase:
+            return False
         if ours.is_one_word and theirs.is_one_word and self.comparison.conventions.case == "ignore":
             return ours.words == theirs.words
         words = (*ours.words, *theirs.words)
         if not any(word.isalpha() for word in words) or not all(word.isalnum() for word in words):
             return False
-        if self.comparison.conventions.case == "exact":
-            same = ours.words == theirs.words and ours.canonical[-1:] == theirs.canonical[-1:]
-        else:
-            same = ours.phrase == theirs.phrase
-        return same and (in_words or not theirs.forms)
+        if self.comparison.conventions.case == "exact" and (
+            ours.words != theirs.words or ours.canonical[-1:] != theirs.canonical[-1:]
+        ):
+            return False
+        return in_words or not theirs.forms
 
     def some_form(self, forms: tuple[Form, ...]) -> bool:
         """Whether a form of the reference is met by one of these."""

@@ -52,6 +52,8 @@ class Parser:
         Raises:
             Unreadable: they are not one.
         """
+        if len(self.tokens) == 1 and self.tokens[0].kind == "number":
+            return _number(self.tokens[0])
         expr = self.sum()
         if self.at < len(self.tokens):
             raise Unreadable(f"{self.tokens[self.at].text!r} stands where an expression should end")
@@ -227,6 +229,10 @@ class Parser:
     def braced(self) -> Expr:
         """A group in braces, which may be a fraction or a binomial in TeX's own notation."""
         self.expect("{")
+        inside, end = self.peek(), self.peek(1)
+        if inside is not None and inside.kind == "number" and end is not None and end.text == "}":
+            self.at += 2
+            return _number(inside)
         expr = self.sum()
         if self.looking_at("choose"):
             self.at += 1
@@ -280,7 +286,7 @@ class Parser:
     def _primary(self) -> Expr:
         token = self.take()
         if token.kind == "number":
-            return self._based(Number(token.value or Fraction(0), token.places))
+            return self._based(_number(token))
         if token.kind == "word":
             return self._word(token)
         if token.kind == "sign":
@@ -616,3 +622,7 @@ class Parser:
         if not rows[0] or any(len(row) != len(rows[0]) for row in rows):
             raise Unreadable("the rows of a matrix have different lengths")
         return rows
+
+
+def _number(token: Token) -> Number:
+    return Number(token.value or ZERO.value, token.places)

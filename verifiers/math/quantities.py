@@ -48,6 +48,7 @@ _CURRENCY_WORDS = {
 _ORDINALS = frozenset({"st", "nd", "rd", "th"})
 _LETTER_UNITS = {"L": "l", "N": "newton", "J": "joule", "W": "watt", "V": "volt", "K": "kelvin", "A": "ampere"}
 _SHORTEST_BARE_NOUN = 4
+_SHORTEST_COMPOUND = 4
 
 
 def read_quantity(tokens: list[Token], shy: bool = False) -> Value:
@@ -60,7 +61,7 @@ def read_quantity(tokens: list[Token], shy: bool = False) -> Value:
     Raises:
         Unreadable: they are none.
     """
-    compound = _compound(tokens)
+    compound = _compound(tokens) if len(tokens) >= _SHORTEST_COMPOUND else None
     if compound is not None:
         return compound
     tokens, currency = _without_currency(_with_slashes(tokens))
@@ -84,6 +85,8 @@ def resolved(expr: Expr) -> Value:
 
     Signs of degree in an expression are pi/180 (`\\sin 30^\\circ`), percent signs 1/100.
     """
+    if not isinstance(expr, Apply):
+        return Value(expr)
     unit, inner = _trailing_mark(expr)
     if unit is not None:
         return Value(_converted(inner), unit)
@@ -157,11 +160,14 @@ def _with_slashes(tokens: list[Token]) -> list[Token]:
     return tokens
 
 
+_NESTING = {"(": 1, "[": 1, "{": 1, ")": -1, "]": -1, "}": -1}
+
+
 def _unit_start(tokens: list[Token], shy: bool) -> int:
     """Where the unit begins, in a tail that no expression follows; the length of the tokens if there is none."""
     depth = 0
     for at, token in enumerate(tokens):
-        depth += {"(": 1, "[": 1, "{": 1, ")": -1, "]": -1, "}": -1}.get(token.text, 0) if token.kind == "sign" else 0
+        depth += _NESTING.get(token.text, 0) if token.kind == "sign" else 0
         if at and depth == 0 and token.kind == "word" and _may_begin_unit(token, tokens[at - 1], shy):
             return at
         if at and depth == 0 and _text_in_power(tokens, at):

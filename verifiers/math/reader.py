@@ -39,10 +39,13 @@ from .trees import multiplied, negated
 
 _INEQUALITIES = frozenset({"<", ">", "le", "ge", "ne"})
 _RELATIONS = _INEQUALITIES | {"=", "approx", "in", "notin"}
+_CONGRUENCES = frozenset({"equiv", "pmod"})
+_SET_OPERATIONS = ("cup", "setminus", "cap")
+_JOINING = _RELATIONS | _CONGRUENCES | frozenset(_SET_OPERATIONS)
 _FLIPPED = {"<": ">", ">": "<", "le": "ge", "ge": "le", "ne": "ne"}
 # With two arguments in brackets, this is a number of combinations and no point.
 _FUNCTIONS = frozenset("C")
-_MATRICES = ("pmatrix", "bmatrix", "matrix", "smallmatrix", "Bmatrix", "array")
+_MATRICES = frozenset(f"begin:{kind}" for kind in "pmatrix bmatrix matrix smallmatrix Bmatrix array".split())
 
 
 def read(tokens: list[Token], shy: bool = False) -> Form:
@@ -128,17 +131,11 @@ class Reader:
         if len(tokens) == 1 and tokens[0].text == "ldots":
             return Dots()
         texts = {token.text for token in tokens if token.kind != "word"}
-        if texts & {"equiv", "pmod"}:
-            return self._congruence(tokens)
-        if texts & _RELATIONS:
-            relation = split(tokens, _RELATIONS)
-            if len(relation.parts) > 1:
-                return self._relation(relation.parts, relation.signs)
-        for sign in ("cup", "setminus", "cap"):
-            operation = split(tokens, {sign} & texts)
-            if len(operation.parts) > 1:
-                return combine(sign, [self.single(trimmed(part)) for part in operation.parts])
-        if any(token.text.startswith("begin:") and token.text[6:] in _MATRICES for token in tokens):
+        if not texts.isdisjoint(_JOINING):
+            joined = self._joined_by_sign(tokens, texts)
+            if joined is not None:
+                return joined
+        if not texts.isdisjoint(_MATRICES):
             return self._matrix(tokens)
         if tokens[0].kind != "word" and (tokens[0].text in OPENING - {"{"} or tokens[0].text == "]"):
             bracketed = self._bracketed(tokens)
@@ -147,6 +144,19 @@ class Reader:
         if tokens[0].text.startswith("set:") or tokens[0].text == "emptyset":
             return _number_set(tokens)
         return self._scalar(tokens)
+
+    def _joined_by_sign(self, tokens: list[Token], texts: set[str]) -> Form | None:
+        """A congruence, a relation or an operation on sets; None if the signs of all of them stand in brackets."""
+        if not texts.isdisjoint(_CONGRUENCES):
+            return self._congruence(tokens)
+        relation = split(tokens, texts & _RELATIONS)
+        if len(relation.parts) > 1:
+            return self._relation(relation.parts, relation.signs)
+        for sign in _SET_OPERATIONS:
+            operation = split(tokens, {sign} & texts)
+            if len(operation.parts) > 1:
+                return combine(sign, [self.single(trimmed(part)) for part in operation.parts])
+        return None
 
     def _scalar(self, tokens: list[Token]) -> Form:
         for special in (self._clock, self._ratio, _numeral, self._division, self._point) if len(tokens) > 2 else ():

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import lru_cache
+from typing import Generic, TypeVar
 
 from ...sandbox.errors import UserError
 from .exact import is_undefined
@@ -17,6 +18,20 @@ from .splitting import trimmed
 from .tokens import MAX_LENGTH, Token, Unreadable, tokenize
 from .unicode_fold import fold
 from .wording import ALL_NUMBERS, NO_SOLUTION, option_of, phrase_of, words_of
+
+T = TypeVar("T")
+
+
+class _Lazy(Generic[T]):
+    """`functools.cached_property` without the lock that it takes before Python 3.12."""
+
+    def __init__(self, work: Callable[[Reading], T]) -> None:
+        self.work = work
+        self.__doc__ = work.__doc__
+
+    def __get__(self, reading: Reading, owner: type | None = None) -> T:
+        found = reading.__dict__[self.work.__name__] = self.work(reading)
+        return found
 
 
 @dataclass(frozen=True)
@@ -33,17 +48,17 @@ class Reading:
     tokens: tuple[Token, ...]
     problem: str = ""
 
-    @cached_property
+    @_Lazy
     def canonical(self) -> tuple[str, ...]:
         """The tokens' texts, by which it equals itself written with other spaces and sizes of brackets."""
         return tuple(map(_spelled, self.tokens))
 
-    @cached_property
+    @_Lazy
     def words(self) -> tuple[str, ...]:
         """Its words."""
         return words_of(self.tokens)
 
-    @property
+    @_Lazy
     def is_one_word(self) -> bool:
         """Whether it is one word rather than a product of two letters."""
         return (
@@ -52,17 +67,17 @@ class Reading:
             and (len(self.words[0]) > 2 or self.words[0] in ("no", "on"))
         )
 
-    @property
+    @_Lazy
     def phrase(self) -> str:
         """The words as one phrase."""
         return phrase_of(self.words)
 
-    @cached_property
+    @_Lazy
     def option(self) -> str | None:
         """The letter of the option that it names, if any."""
         return option_of(list(self.tokens))
 
-    @cached_property
+    @_Lazy
     def forms(self) -> tuple[Form, ...]:
         """What it may be, the likeliest first; none if only its words can be compared."""
         return self._forms_or_problem[0]
@@ -72,7 +87,7 @@ class Reading:
         """Why it has no form."""
         return self.problem or self._forms_or_problem[1]
 
-    @cached_property
+    @_Lazy
     def _forms_or_problem(self) -> tuple[tuple[Form, ...], str]:
         tokens = list(self.tokens)
         if not tokens:
@@ -128,6 +143,8 @@ def read_reference(text: str) -> tuple[Reading, tuple[Form, ...]]:
 def _without_emphasis(text: str) -> str:
     """The text without quotes, or Markdown's marks of bold, slanted or typewriter letters, around all of it."""
     text = text.strip()
+    if text[:1] not in ("*", "_", "`", '"'):
+        return text
     for mark in ("**", "__", "*", "`", '"'):
         if len(text) > 2 * len(mark) and text.startswith(mark) and text.endswith(mark):
             text = text[len(mark) : -len(mark)].strip()
@@ -162,6 +179,8 @@ def _more(reading: Callable[[], Form]) -> list[Form]:
 
 def _spelled(token: Token) -> str:
     value = token.value
+    if value is not None and token.text.isdigit():
+        return token.text.lstrip("0") or "0"
     # Python writes no whole number of more than 4300 digits.
     if value is None or max(abs(value.numerator), value.denominator).bit_length() > 10_000:
         return token.text

@@ -8,9 +8,8 @@ only the characters tell `1,000` from `1, 000`.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from .latex import (
     ALIASES,
@@ -35,8 +34,7 @@ class Unreadable(ValueError):
     """The text is no mathematics that the reader knows; the message says what is in the way."""
 
 
-@dataclass(frozen=True, slots=True)
-class Token:
+class Token(NamedTuple):
     r"""One token.
 
     Attributes:
@@ -60,6 +58,9 @@ class Token:
 _TIGHT_GROUPS = re.compile(r"[0-9]{1,3}(?:(?:,\\!|\{,\}) ?[0-9]{3})+(?![0-9])")
 _GROUPS = re.compile(r"[0-9]{1,3}(?P<separator>,|\\[ ,:;]|~| )[0-9]{3}(?:(?P=separator)[0-9]{3})*(?![0-9])")
 _DECIMAL = re.compile(r"[0-9]+(?:\.[0-9]+|\.(?![.0-9]|\s*\\[lc]?dots))?|\.[0-9]+")
+_NUMBER_BEGINS = frozenset("0123456789.")
+# A whole number that nothing goes on with: no group of digits, no decimals, no power of ten.
+_WHOLE = re.compile(r"[0-9]++(?![.,eE~]|\{,|\\[ ,:;]| [0-9])")
 _FRACTION_PART = re.compile(r"\.[0-9]+")
 _REPETEND = re.compile(r"\s*(?:\\overline|\\bar)\s*\{\s*([0-9]+)\s*\}|\s*\\overline\s*([0-9])|\(([0-9]+)\)(?:\.{3})?")
 _DOTTED = re.compile(r"\s*\\dot\s*(?:\{\s*([0-9])\s*\}|([0-9]))([0-9]*)(?:\\dot\s*(?:\{\s*([0-9])\s*\}|([0-9])))?")
@@ -70,6 +71,12 @@ _WORD = re.compile(r"[A-Za-z]+")
 _SPACE = re.compile(r"(?:\s|~|\\[,;:! ]|\\\n)+")
 _BRACED_SIGN = re.compile(r"\{\s*([,:;=<>])\s*\}")
 _WRAPPED_NUMBER = re.compile(r"\s*\{")
+_TWO_SIGNS = {"<=": "le", ">=": "ge", "!=": "ne", "==": "=", "=<": "le", "~=": "approx", "->": "to", "=>": "implies"}
+_LINE_SPACING = re.compile(r"\s*\[[^\]\n]{0,12}(?:pt|em|ex|mm|cm)\]")
+_NEGATABLE = re.compile(r"\s*(=|\\[a-z]+)")
+_BOARD_LETTER = re.compile(r"\s*(?:\{\s*([A-Z])\s*\}|([A-Z]))")
+_ENVIRONMENT = re.compile(r"\s*\{([a-zA-Z]+)\*?\}(?:\{[lcr|@!. ]*\})?")
+_ARGUMENT = re.compile(r"\s*\{[^{}]*\}")
 
 
 def tokenize(text: str, grouping: bool = True) -> list[Token]:
@@ -119,15 +126,16 @@ class _Lexer:
 
     def _step(self) -> None:
         text, at = self.text, self.at
-        space = _SPACE.match(text, at)
-        if space:
-            self.at, self.spaced = space.end(), True
-            return
         character = text[at]
-        if _DECIMAL.match(text, at):
-            self._number()
-        elif character == "\\":
+        if character in "\\~" or character.isspace():
+            space = _SPACE.match(text, at)
+            if space:
+                self.at, self.spaced = space.end(), True
+                return
+        if character == "\\":
             self._command()
+        elif character in _NUMBER_BEGINS and _DECIMAL.match(text, at):
+            self._number()
         elif character.isascii() and character.isalpha():
             word = _WORD.match(text, at)
             assert word is not None
@@ -151,9 +159,8 @@ class _Lexer:
 
     def _sign(self, character: str) -> None:
         two = self.text[self.at : self.at + 2]
-        known = {"<=": "le", ">=": "ge", "!=": "ne", "==": "=", "=<": "le", "~=": "approx", "->": "to", "=>": "implies"}
-        if two in known:
-            self._emit("command" if known[two] != "=" else "sign", known[two])
+        if two in _TWO_SIGNS:
+            self._emit("command" if _TWO_SIGNS[two] != "=" else "sign", _TWO_SIGNS[two])
             self.at += 2
             return
         # Any letter beyond ASCII that is left is part of a word of some language.
@@ -201,7 +208,7 @@ class _Lexer:
                 self.at += 1
         elif name == "\\":
             self._emit("command", "newline")
-            spacing = re.compile(r"\s*\[[^\]\n]{0,12}(?:pt|em|ex|mm|cm)\]").match(self.text, self.at)
+            spacing = _LINE_SPACING.match(self.text, self.at)
             self.at = spacing.end() if spacing else self.at
         elif name == "not":
             self._negated()
@@ -235,7 +242,7 @@ class _Lexer:
             self.braces.append(("drop", in_text))
 
     def _negated(self) -> None:
-        match = re.compile(r"\s*(=|\\[a-z]+)").match(self.text, self.at)
+        match = _NEGATABLE.match(self.text, self.at)
         name = match.group(1).lstrip("\\") if match else ""
         if match is None or name not in NEGATED:
             raise Unreadable(r"\not stands before something unknown")
@@ -243,14 +250,14 @@ class _Lexer:
         self._emit("command", NEGATED[name])
 
     def _blackboard(self) -> None:
-        match = re.compile(r"\s*(?:\{\s*([A-Z])\s*\}|([A-Z]))").match(self.text, self.at)
+        match = _BOARD_LETTER.match(self.text, self.at)
         if match is None:
             raise Unreadable(r"\mathbb stands before something unknown")
         self.at = match.end()
         self._emit("command", "set:" + (match.group(1) or match.group(2)))
 
     def _environment(self, name: str) -> None:
-        match = re.compile(r"\s*\{([a-zA-Z]+)\*?\}(?:\{[lcr|@!. ]*\})?").match(self.text, self.at)
+        match = _ENVIRONMENT.match(self.text, self.at)
         if match is None:
             raise Unreadable(rf"\{name} has no environment")
         self.at = match.end()
@@ -261,11 +268,18 @@ class _Lexer:
         self._emit("command", f"{name}:{kind}")
 
     def _skip_argument(self) -> None:
-        match = re.compile(r"\s*\{[^{}]*\}").match(self.text, self.at)
+        match = _ARGUMENT.match(self.text, self.at)
         self.at = match.end() if match else self.at
         self.spaced = True
 
     def _number(self) -> None:
+        whole = _WHOLE.match(self.text, self.at)
+        if whole and whole.end() - self.at <= MAX_DIGITS:
+            digits = whole.group()
+            self.tokens.append(Token("number", digits, self.spaced, self.in_text, Fraction(int(digits))))
+            self.spaced = False
+            self.at = whole.end()
+            return
         digits, places, end = self._digits()
         value = Fraction(int(digits), 10 ** (places or 0)) if len(digits) <= MAX_DIGITS else None
         if value is None:
@@ -356,4 +370,4 @@ def _with_period(value: Fraction, places: int, period: str) -> Fraction:
 
 def plain(token: Token, **changes: object) -> Token:
     """The token with some attributes changed."""
-    return replace(token, **changes)  # type: ignore[arg-type]
+    return token._replace(**changes)  # type: ignore[arg-type]

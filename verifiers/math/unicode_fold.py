@@ -110,7 +110,6 @@ _SIGNS = {
     "\u2060": "",
     "\ufeff": "",
 }
-_ASCII_ONLY = re.compile(r"[\x00-\x7f]*\Z")
 # Superscript digits, a slash, subscript digits.
 _RAISED_FRACTION = re.compile(r"\^(?:\{([0-9]+)\}|([0-9]))/_(?:\{([0-9]+)\}|([0-9]))")
 _SCRIPT_RUNS = re.compile(f"[{''.join(_SUPERSCRIPTS)}]+|[{''.join(_SUBSCRIPTS)}]+")
@@ -118,7 +117,7 @@ _SCRIPT_RUNS = re.compile(f"[{''.join(_SUPERSCRIPTS)}]+|[{''.join(_SUBSCRIPTS)}]
 
 def fold(text: str) -> str:
     """The text with its mathematical signs as LaTeX and its other compatibility forms (NFKC) resolved."""
-    if not _ASCII_ONLY.match(text):
+    if not text.isascii():
         text = "".join(map(_character, _SCRIPT_RUNS.sub(_script, text)))
     return _RAISED_FRACTION.sub(_fraction, text) if "/" in text else text
 

@@ -33,9 +33,13 @@ _WALL_SECONDS = 5.0
 
 def check_options(seconds: object = 5.0, **agreed: object) -> None:
     """Raise UserError unless these are possible values of the verifier's options."""
+    _check_seconds(seconds)
+    conventions(**{name: value for name, value in agreed.items() if name in Conventions.__dataclass_fields__})
+
+
+def _check_seconds(seconds: object) -> None:
     if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 < seconds < 3600:
         raise UserError(f"seconds={seconds!r} of rlvr/math-v1 is no limit; give a number of seconds above 0.")
-    conventions(**{name: value for name, value in agreed.items() if name in Conventions.__dataclass_fields__})
 
 
 @verifier("rlvr/math-v1", check=check_options)
@@ -76,7 +80,7 @@ def math(
     Raises:
         UserError: an option is not one of the possible values.
     """
-    check_options(seconds=seconds)
+    _check_seconds(seconds)
     agreed = conventions(percent, units, rounding, order, case)
     try:
         reference = reference_text(answer)
@@ -189,8 +193,8 @@ class _Pending(Future[Verdict]):
 
 
 def _decided(passed: bool, found: Commitment, reference: str) -> Verdict:
-    readings = [read_answer(text) for text in found.answers]
-    unread = [reading for reading in readings if not passed and not reading.words]
+    readings = [] if passed else [read_answer(text) for text in found.answers]
+    unread = [reading for reading in readings if not reading.words]
     outcome = "equal" if passed else f"not equal ({unread[0].complaint})" if unread else "not equal"
     return Verdict(
         float(passed),
@@ -203,7 +207,7 @@ def _decided(passed: bool, found: Commitment, reference: str) -> Verdict:
 
 
 def _told(found: Commitment, reference: str, outcome: str) -> str:
-    read = ", ".join(_excerpt(text) for text in found.answers[:4])
+    read = ", ".join([_excerpt(text) for text in found.answers[:4]])
     joined = "" if found.joined == "one" else f" ({found.joined})"
     return f"read {read}{joined} from its {found.source}, reference {_excerpt(reference)}: {outcome}"
 
