@@ -371,7 +371,11 @@ def host_settings(limits: Limits, runtime: str | None = None) -> dict[str, Any]:
         "mem_limit": memory,
         "memswap_limit": memory,
         "nano_cpus": 10**9,
-        "tmpfs": {"/tmp": f"rw,exec,nosuid,nodev,mode=1777,size={limits.disk_bytes},nr_inodes={files}"},
+        "tmpfs": {
+            "/tmp": f"rw,exec,nosuid,nodev,mode=1777,size={limits.disk_bytes},nr_inodes={files}",
+            # Nothing at all where a container has its terminals and queues.
+            **dict.fromkeys(("/dev/pts", "/dev/mqueue"), "ro,noexec,nosuid,nodev,mode=555,size=4k,nr_inodes=2"),
+        },
         "shm_size": _SHARED_MEMORY,
         "ipc_mode": "private",
         # A log of what the zygote says would grow by as much as is said.

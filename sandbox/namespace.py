@@ -14,9 +14,11 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from . import bubblewrap
 from .errors import UserError
 from .faults import SandboxFault
 from .local import LocalProcess
+from .protocol import PYTHON_FLAGS
 from .slot import Slot
 
 PACKAGES = ("numpy", "pytest")
@@ -61,6 +63,7 @@ class NamespaceBackend:
         self._allow_unsafe = allow_unsafe
         self._unsafe = False
         self._folder: tempfile.TemporaryDirectory[str] | None = None
+        self._bubblewrap = bubblewrap.program()
 
     def start(self) -> Slot:
         """A new slot.
@@ -71,6 +74,12 @@ class NamespaceBackend:
         """
         if self._unsafe:
             return self._start_unsafe()
+        if self._bubblewrap is not None:
+            try:
+                return self._start_in_bubblewrap(self._bubblewrap)
+            except SandboxFault as fault:
+                _log.debug("bubblewrap does not do here, so the set-up is our own: %s", fault)
+                self._bubblewrap = None
         try:
             return Slot(LocalProcess(self.python), self.settings())
         except SandboxFault as fault:
@@ -102,6 +111,10 @@ class NamespaceBackend:
             "preload": self._preload,
             "enclose": {**self._view(), "uid_base": uid_base},
         }
+
+    def _start_in_bubblewrap(self, program: str) -> Slot:
+        arguments = [*bubblewrap.options(self._view()), self.python, *PYTHON_FLAGS]
+        return Slot(LocalProcess(program, arguments), {**self.settings(), "enclose": None})
 
     def _start_unsafe(self) -> Slot:
         if self._folder is None:

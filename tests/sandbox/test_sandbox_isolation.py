@@ -123,6 +123,8 @@ def test_no_device_and_no_mount(box: Box) -> None:
     refused_call(box, "libc.chroot(b'.')")
     text = said(box, "import os\nprint(*sorted(os.listdir('/dev')))")
     assert not {name for name in text.split() if name.startswith(("sd", "vd", "nvme", "loop", "kvm", "fuse", "mem"))}
+    for path in ("/dev/ptmx", "/dev/pts/ptmx", "/dev/tty", "/dev/console", "/dev/mqueue/x", "/dev/shm/../pts/x"):
+        refused(box, f"os.close(os.open({path!r}, os.O_RDWR | os.O_CREAT))")
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ import contextlib
 import os
 import re
 import secrets
+import shutil
 import signal
 import subprocess
 import sys
@@ -29,6 +30,67 @@ threading.Thread(target=box.run, args=[Program({source!r})], daemon=True).start(
 box.run(Program("print(1)"))
 print("ready", flush=True)
 {then}
+"""
+AS_USER = """
+import os, pathlib, signal, sys
+import rlvr.sandbox
+from rlvr.sandbox import Limits, Program
+# Loaded as root, since another user may not be able to read this interpreter's folders.
+import rlvr.sandbox.namespace, rlvr.sandbox.docker
+rlvr.sandbox.open("namespace", pool=1).close()
+from rlvr.sandbox.inside import kernel
+# Where the interpreter lies in a folder of root's, show it to everybody, in a mount namespace of our own.
+closed = [path for path in pathlib.Path(sys.base_prefix).resolve().parents if not path.stat().st_mode & 1]
+if closed:
+    kernel.unshare(kernel.NEWNS)
+    kernel.mount(None, "/", None, kernel.REC | kernel.PRIVATE)
+    below = pathlib.Path(sys.base_prefix).resolve().relative_to(closed[-1]).parts[0]
+    kept = os.open(closed[-1] / below, os.O_PATH)
+    kernel.mount("tmpfs", str(closed[-1]), "tmpfs", 0, "mode=755")
+    (closed[-1] / below).mkdir()
+    kernel.mount(f"/proc/self/fd/{kept}", str(closed[-1] / below), None, kernel.BIND)
+    os.close(kept)
+os.environ["PATH"] = sys.argv[1]
+os.setgroups([]); os.setresgid(4321, 4321, 4321); os.setresuid(4321, 4321, 4321)
+limits = Limits(cpu_seconds=3, wall_seconds=4, memory_bytes=128 << 20, processes=16, disk_bytes=8 << 20, files=100)
+try:
+    box = rlvr.sandbox.open("namespace", pool=1, packages=(), limits=limits)
+except (rlvr.UserError, rlvr.sandbox.SandboxFault, PermissionError) as error:
+    print("cannot", error)
+    sys.exit()
+PROGRAMS = {
+    "no capabilities": "status = dict(l.split(':', 1) for l in open('/proc/self/status'))\\n"
+    "print(*(status[n].strip() for n in ('CapEff', 'NoNewPrivs', 'Seccomp')))",
+    "processes": "import os\\nprint([p for p in os.listdir('/proc') if p.isdigit()], os.uname().nodename)",
+    "host files": "import os\\nprint(os.path.exists('/etc/passwd'), os.path.exists('/var'), os.listdir('/etc'))",
+    "devices": "print(open('/dev/null', 'w').write('abc'))",
+    "network": "import socket\\nsocket.create_connection(('127.0.0.1', 1), 1)",
+    "writes": "import os\\nfound = []\\nfor top in ('/', '/etc', '/dev', os.path.dirname(os.__file__)):\\n"
+    "    try: open(top + '/x', 'w')\\n    except OSError as e: found.append(e.errno)\\nprint(found)",
+    "kill": "import os\\nos.kill(1, 9)\\nos.kill(os.getpid(), 9)",
+    "memory": "x = []\\nwhile True: x.append(bytearray(1 << 20))",
+    "forks": "import os, time\\nwhile os.fork(): pass\\ntime.sleep(60)",
+    "disk": "f = open('x', 'wb')\\nwhile True: f.write(b'x' * 65536)",
+    "wall": "import time\\ntime.sleep(60)",
+    "left behind": "import os, time\\nopen('/tmp/x', 'w').close()\\nif os.fork() == 0:\\n    os.setsid()\\n    time.sleep(60)",
+    "nothing left": "import os\\nprint(sorted(os.listdir('/tmp')), os.listdir('.'))",
+}
+print("bubblewrap", box._pool.backend._bubblewrap is not None)
+for name, source in PROGRAMS.items():
+    result = box.run(Program(source))
+    print(name, result.status, *result.text().split("\\n")[:1] if result.text() else ())
+parents = {}
+for entry in pathlib.Path("/proc").iterdir():
+    if entry.name.isdigit():
+        try:
+            parents[int(entry.name)] = int((entry / "stat").read_bytes().rpartition(b")")[2].split()[1])
+        except OSError:
+            pass
+kin = {os.getpid()}
+while more := {process for process, parent in parents.items() if parent in kin} - kin:
+    kin |= more
+print(*(kin - {os.getpid()}), flush=True)
+os.kill(os.getpid(), signal.SIGKILL)
 """
 BUSY = "import time\nwhile True: time.sleep(0.01)"
 
@@ -164,46 +226,37 @@ def test_runs_leave_nothing_behind(own_box: Box) -> None:
     assert (open_files(), mounts(), len(descendants(os.getpid()))) == before
 
 
-def test_an_ordinary_user_may_use_it() -> None:
+@pytest.mark.parametrize("set_up", ["bubblewrap", "own"])
+def test_an_ordinary_user_may_use_it(set_up: str) -> None:
     """As another user, without privileges, where the kernel allows it."""
     if os.geteuid() != 0:
         pytest.skip("this is an ordinary user already")
-    source = textwrap.dedent(
-        """
-        import os, pathlib, sys
-        import rlvr.sandbox
-        from rlvr.sandbox import Program
-        # Loaded as root, since another user may not be able to read this interpreter's folders.
-        import rlvr.sandbox.namespace, rlvr.sandbox.docker
-        rlvr.sandbox.open("namespace", pool=1).close()
-        from rlvr.sandbox.inside import kernel
-        # Where the interpreter lies in a folder of root's, show it to everybody, in a mount namespace of our own.
-        closed = [path for path in pathlib.Path(sys.base_prefix).resolve().parents if not path.stat().st_mode & 1]
-        if closed:
-            kernel.unshare(kernel.NEWNS)
-            kernel.mount(None, "/", None, kernel.REC | kernel.PRIVATE)
-            below = pathlib.Path(sys.base_prefix).resolve().relative_to(closed[-1]).parts[0]
-            kept = os.open(closed[-1] / below, os.O_PATH)
-            kernel.mount("tmpfs", str(closed[-1]), "tmpfs", 0, "mode=755")
-            (closed[-1] / below).mkdir()
-            kernel.mount(f"/proc/self/fd/{kept}", str(closed[-1] / below), None, kernel.BIND)
-            os.close(kept)
-        os.setgroups([]); os.setresgid(4321, 4321, 4321); os.setresuid(4321, 4321, 4321)
-        try:
-            box = rlvr.sandbox.open("namespace", pool=1, packages=())
-        except (rlvr.UserError, rlvr.sandbox.SandboxFault, PermissionError) as error:
-            print("cannot", error)
-            sys.exit()
-        with box:
-            print(box.run(Program("print(open('/proc/self/status').read())")).text())
-            print(box.run(Program("import os; print(os.listdir('/proc'))\\nos.kill(1, 9)\\nos.kill(os.getpid(), 9)")).status)
-        """
-    )
-    done = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, check=False)
+    if set_up == "bubblewrap" and shutil.which("bwrap") is None:
+        pytest.skip("bubblewrap is not installed")
+    path = os.environ["PATH"] if set_up == "bubblewrap" else "/nowhere"
+    done = subprocess.run([sys.executable, "-c", AS_USER, path], capture_output=True, text=True, check=False)
     if done.stdout.startswith("cannot"):
         pytest.skip(done.stdout)
-    assert "CapEff:\t0000000000000000" in done.stdout, done
-    assert done.stdout.strip().endswith("signalled")
+    *lines, inside = done.stdout.splitlines()
+    assert lines == [
+        f"bubblewrap {set_up == 'bubblewrap'}",
+        "no capabilities ok 0000000000000000 1 2",
+        "processes ok ['1', '2'] sandbox",
+        "host files ok False False []",
+        "devices ok 3",
+        "network nonzero_exit",
+        "writes ok [30, 30, 30, 30]",
+        "kill signalled",
+        "memory memory_limit",
+        "forks pids_limit",
+        "disk disk_limit",
+        "wall wall_limit",
+        "left behind ok",
+        "nothing left ok ['shm', 'work'] []",
+    ], done
+    # It killed itself, with the sandbox open.
+    assert done.returncode == -signal.SIGKILL
+    assert gone(set(map(int, inside.split())))
 
 
 def test_where_namespaces_are_forbidden_it_refuses_or_says_loudly_that_it_is_unsafe() -> None:
