@@ -8,8 +8,12 @@ import queue
 import threading
 from collections.abc import Callable
 
-AT_ONCE = 64
-"""How many calls run at the same time; those beyond wait for their turn."""
+AT_ONCE = 32
+"""How many calls run at the same time; those beyond wait for their turn.
+
+Enough for functions that wait for something. Those that compute take turns, so each lasts as many times longer as there
+are, which must not use up the patience that it is waited for with.
+"""
 
 
 class Background:
