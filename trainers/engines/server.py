@@ -8,25 +8,24 @@ import queue
 import secrets
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import httpx2
 
 from ...verifiers import UserError
-from ..seeding import derive
 from .base import Completion, Engine, Sampling
-from .server_client import WORKER_EXTENSION, Segment, ServerClient, ServerFacts, Unanswered
+from .server_client import Segment, ServerClient, Unanswered
 from .server_loop import BackgroundLoop
 from .server_pool import Routing, Server, ServerPool
 from .server_process import ServerProcess
+from .server_renewal import Renewal
+from .server_segments import SegmentedCompletion
 from .server_weights import WeightTransfer
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 _MOST_FAILURES = 3  # of one request, on servers that live
-_QUIET_WITHIN = 30.0  # seconds; what a paused server has not given back by then is asked for again
 
 
 class ServerEngine(Engine):
@@ -75,7 +74,6 @@ class ServerEngine(Engine):
         self._request_timeout = request_timeout
         self._say = say
         self._own = own
-        self._run = secrets.token_hex(4) if run is None else run
         self._loop = BackgroundLoop()
         try:
             connected = self._loop.run(self._connect(servers))
@@ -88,7 +86,7 @@ class ServerEngine(Engine):
         if own is not None:
             cure = f"{own.log} has its last words; go on with --resume"
         self._pool = ServerPool(connected, routing, say, self._take_back, probe_every, cure)
-        self._renewing = asyncio.Lock()
+        self._renewal = Renewal(self._pool, self._transfer, secrets.token_hex(4) if run is None else run, say)
 
     def stream(
         self, prompts: Sequence[Sequence[int]], sampling: Sampling, seeds: Sequence[int]
@@ -133,15 +131,14 @@ class ServerEngine(Engine):
             UserError: if a server does not take the weights, or has others than it was given.
         """
         self._transfer.prepare(weights, version)
-        self._loop.run(self._lock())
         try:
-            paused = self._loop.run(self._pause())
+            paused = self._loop.run(self._renewal.begin())
             failures = self._transfer.send(paused, self._loop)
-            self._loop.run(self._settle(paused, failures, version))
+            self._loop.run(self._renewal.settle(paused, failures, version))
             self._transfer.finish()
             self.version = version
         finally:
-            self._loop.call(self._renewing.release)
+            self._loop.call(self._renewal.end)
 
     def close(self) -> None:
         """Give up what is being generated, and remove the weights that were put down for the servers."""
@@ -182,15 +179,11 @@ class ServerEngine(Engine):
                 f"No vLLM server answers at {url} ({error}); start one by `rlvr serve MODEL`, or correct "
                 "engine.servers."
             ) from None
-        if (unfit := _unfit(facts)) is not None:
-            reason, flag = unfit
-            raise UserError(
-                f"The server {url} is not fit to train with: {reason}; start it by `rlvr serve`, or {flag}."
-            )
+        facts.check(url)
         return Server(client, facts, is_open=True)
 
     async def _complete(self, prompt: Sequence[int], sampling: Sampling, seed: int) -> Completion:
-        draft = _Draft(list(prompt), seed, sampling)
+        draft = SegmentedCompletion(list(prompt), seed, sampling)
         failures = 0
         failed_on: Server | None = None
         while True:
@@ -213,11 +206,11 @@ class ServerEngine(Engine):
                 continue
             self._check_ids(server, segment)
             draft.add(segment, version)
-            reason = draft.ended(segment, self._eos_ids)
-            if reason is not None:
-                return Completion(draft.ids, draft.logprobs, None, reason, draft.versions)
+            completion = draft.finished(segment, self._eos_ids)
+            if completion is not None:
+                return completion
 
-    async def _ask(self, server: Server, draft: _Draft) -> Segment:
+    async def _ask(self, server: Server, draft: SegmentedCompletion) -> Segment:
         """What the server adds to the draft; nothing if it was interrupted for others' sake."""
         request = server.client.complete(
             server.facts.model, [*draft.prompt, *draft.ids], draft.left, draft.segment_seed, self._eos_ids
@@ -254,97 +247,8 @@ class ServerEngine(Engine):
         await asyncio.gather(*paused, return_exceptions=True)
         await self._http.aclose()
 
-    async def _lock(self) -> None:
-        await self._renewing.acquire()
-
-    async def _pause(self) -> list[Server]:
-        """Have every server generate nothing; those that could be told."""
-        servers = self._pool.up
-        outcomes = await asyncio.gather(*map(self._quiet, servers), return_exceptions=True)
-        for server, outcome in zip(servers, outcomes, strict=True):
-            if isinstance(outcome, Unanswered):
-                self._pool.lose(server, str(outcome))
-            elif isinstance(outcome, BaseException):
-                raise outcome
-        self._pool.check_some_left()
-        return [server for server in servers if server.is_up]
-
-    async def _quiet(self, server: Server) -> None:
-        server.is_open = False
-        await self._check_untouched(server)
-        await server.client.pause()
-        deadline = asyncio.get_running_loop().time() + _QUIET_WITHIN
-        while server.running:
-            await asyncio.wait(set(server.running), timeout=0.25)
-            if server.running and asyncio.get_running_loop().time() > deadline:
-                server.interrupt()
-                await asyncio.sleep(0)
-            elif server.running:
-                # A request that reached the server after the pause waits in its queue.
-                await server.client.abort()
-
-    async def _check_untouched(self, server: Server) -> None:
-        """Refuse to have learnt from completions of weights that are not those the server was given."""
-        if server.label is None or not server.has_served:
-            return
-        found = await server.client.weight_version()
-        if found != server.label:
-            raise UserError(
-                f"The server {server.url} generated with weights labelled {found!r} instead of {server.label!r}: it "
-                "was restarted, or another run trains on it; give each run servers of its own, and go on with --resume."
-            )
-
-    async def _settle(self, servers: Sequence[Server], failures: dict[Server, Unanswered], version: int) -> None:
-        """Have the servers that took the weights generate again."""
-        for server, failure in failures.items():
-            await self._pool.suspect(server, str(failure))
-            if server.is_up:
-                raise UserError(_refused(server, failure))
-        loaded = [server for server in servers if server.is_up]
-        outcomes = await asyncio.gather(*(self._renewed(server, version) for server in loaded), return_exceptions=True)
-        for server, outcome in zip(loaded, outcomes, strict=True):
-            if isinstance(outcome, Unanswered):
-                self._pool.lose(server, str(outcome))
-            elif isinstance(outcome, BaseException):
-                raise outcome
-            else:
-                self._pool.open(server)
-        self._pool.check_some_left()
-
-    async def _renewed(self, server: Server, version: int) -> None:
-        """Check that a server with new weights says so, has forgotten the old ones, and generates."""
-        label = self._label(version)
-        await server.client.reset_prefix_cache()
-        await server.client.set_weight_version(label)
-        found = await server.client.weight_version()
-        if found != label:
-            raise UserError(
-                f"The server {server.url} says that its weights are {found!r} after it was given {label!r}; restart "
-                "it, and go on with --resume."
-            )
-        await server.client.resume()
-        server.version, server.label, server.has_served = version, label, False
-
     async def _take_back(self, server: Server) -> bool:
-        """Give the latest weights to a server that answers again."""
-        async with self._renewing:
-            if not self._transfer.can_repeat:
-                return False
-            try:
-                await server.client.facts()
-                await server.client.pause()
-                await self._transfer.repeat(server)
-                await self._renewed(server, self.version)
-            except Unanswered:
-                return False
-            except UserError as error:
-                self._say(f"warning: the server {server.url} answers again but is of no use: {error}")
-                return False
-            return True
-
-    def _label(self, version: int) -> str:
-        """By which servers tell our versions from those of another run."""
-        return f"{self._run}/{version}"
+        return await self._renewal.take_back(server)
 
 
 class FollowingServerEngine(ServerEngine):
@@ -360,7 +264,7 @@ class FollowingServerEngine(ServerEngine):
 
         async def note() -> None:
             for server in self._pool.up:
-                server.version, server.label = version, self._label(version)
+                server.version, server.label = version, self._renewal.label(version)
 
         self._loop.run(note())
         self.version = version
@@ -368,72 +272,9 @@ class FollowingServerEngine(ServerEngine):
     async def _take_back(self, server: Server) -> bool:
         """A server that answers again is fit once the first process has given it the weights."""
         try:
-            if await server.client.weight_version() != self._label(self.version):
+            if await server.client.weight_version() != self._renewal.label(self.version):
                 return False
         except (Unanswered, UserError):
             return False
-        server.version, server.label = self.version, self._label(self.version)
+        server.version, server.label = self.version, self._renewal.label(self.version)
         return True
-
-
-@dataclass
-class _Draft:
-    """A completion in the making, of segments that were each drawn under one version."""
-
-    prompt: list[int]
-    seed: int
-    sampling: Sampling
-    ids: list[int] = field(default_factory=list)
-    logprobs: list[float] = field(default_factory=list)
-    versions: list[int] = field(default_factory=list)
-
-    @property
-    def left(self) -> Sampling:
-        """How the rest is drawn."""
-        return replace(self.sampling, max_tokens=self.sampling.max_tokens - len(self.ids))
-
-    @property
-    def segment_seed(self) -> int:
-        """The seed of what comes next; after an interruption the server's random numbers would begin anew."""
-        return derive(self.seed, "from", len(self.ids)) if self.ids else self.seed
-
-    def add(self, segment: Segment, version: int) -> None:
-        """Add what was generated under a version."""
-        self.ids += segment.ids
-        self.logprobs += segment.logprobs
-        self.versions += [version] * len(segment.ids)
-
-    def ended(self, segment: Segment, eos_ids: Collection[int]) -> Literal["stop", "length"] | None:
-        """Why the completion is over, if it is."""
-        if segment.finish_reason != "abort":
-            return segment.finish_reason
-        if segment.ids and segment.ids[-1] in eos_ids:
-            return "stop"
-        return "length" if len(self.ids) >= self.sampling.max_tokens else None
-
-
-def _unfit(facts: ServerFacts) -> tuple[str, str] | None:
-    """What is wrong with how a server was started, and what would mend it."""
-    if not facts.processed:
-        return (
-            "its log-probs are not those of the distribution that it draws from",
-            "--logprobs-mode processed_logprobs",
-        )
-    if facts.on_cpu and facts.chunks:
-        return (
-            "it is on a CPU, where vLLM ends when it reads a prompt with a seed in parts",
-            "--no-enable-chunked-prefill",
-        )
-    if facts.on_cpu and not facts.checks:
-        return (
-            "it is on a CPU, where vLLM keeps copies of some weights that new ones do not reach",
-            f"--worker-extension-cls {WORKER_EXTENSION}",
-        )
-    return None
-
-
-def _refused(server: Server, failure: Unanswered) -> str:
-    return (
-        f"The server {server.url} could not take the weights ({failure}); it must serve a model of the same shape, and "
-        "see the folder of the run under the same name, so correct that and start it again."
-    )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any, Literal
@@ -12,9 +12,7 @@ import httpx2
 
 from ...verifiers import UserError
 from .base import Sampling
-
-WORKER_EXTENSION = "rlvr.trainers.engines.server_worker.CheckingWorker"
-"""What a server's workers are extended with, by vLLM's `--worker-extension-cls`."""
+from .server_process import WORKER_EXTENSION
 
 _SOON = 5.0  # seconds within which a server that lives says so
 
@@ -48,6 +46,35 @@ class ServerFacts:
     dtype: str
     room: int
     transfer: str | None
+
+    def check(self, url: str) -> None:
+        """Refuse a server that was started without what training needs.
+
+        Raises:
+            UserError: if it was.
+        """
+        for reason, flags in self._faults():
+            raise UserError(
+                f"The server {url} is not fit to train with: {reason}; start it by `rlvr serve`, or with {flags}."
+            )
+
+    def _faults(self) -> Iterator[tuple[str, str]]:
+        """What is wrong with how it was started, and the flags that would mend it."""
+        if not self.processed:
+            yield (
+                "its log-probs are not those of the distribution that it draws from",
+                "--logprobs-mode processed_logprobs",
+            )
+        if self.on_cpu and self.chunks:
+            yield (
+                "it is on a CPU, where vLLM ends when it reads a prompt with a seed in parts",
+                "--no-enable-chunked-prefill",
+            )
+        if self.on_cpu and not self.checks:
+            yield (
+                "it is on a CPU, where vLLM keeps copies of some weights that new ones do not reach",
+                f"--worker-extension-cls {WORKER_EXTENSION}",
+            )
 
 
 @dataclass(frozen=True)

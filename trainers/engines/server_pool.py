@@ -26,6 +26,7 @@ class Server:
         version: of its weights.
         label: under which it was given them; None if it still has those that it was started with.
         has_served: whether anything was generated since its weights were last looked after.
+        complaint: what was said last of why it is of no use.
         claimed: requests that were given to it and have not ended.
         running: those of them that it is generating.
     """
@@ -37,6 +38,7 @@ class Server:
     version: int = 0
     label: str | None = None
     has_served: bool = False
+    complaint: str = ""
     claimed: int = 0
     running: set[asyncio.Task[Segment]] = field(default_factory=set)
 

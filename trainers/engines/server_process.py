@@ -17,9 +17,15 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from importlib import metadata
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ...sandbox.errors import UserError
-from .server_client import WORKER_EXTENSION
+
+if TYPE_CHECKING:
+    import psutil
+
+WORKER_EXTENSION = "rlvr.trainers.engines.server_worker.CheckingWorker"
+"""What a server's workers are extended with, by vLLM's `--worker-extension-cls`."""
 
 _DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG of prctl(2)
 _PATIENCE = 20.0  # seconds between asking a server to stop and making it
@@ -191,7 +197,10 @@ def start_server(options: ServerOptions, log: Path, say: Callable[[str], None]) 
 
 
 def stop_group(process: subprocess.Popen[bytes], patience: float) -> None:
-    """Ask a process that leads a group to end, and end what is left of the group after `patience` seconds."""
+    """Ask a process that leads a group to end, and end what is left of its descendants after `patience` seconds."""
+    import psutil
+
+    descendants = _descendants(process.pid)
     with contextlib.suppress(ProcessLookupError):
         process.terminate()
     with contextlib.suppress(subprocess.TimeoutExpired):
@@ -199,6 +208,30 @@ def stop_group(process: subprocess.Popen[bytes], patience: float) -> None:
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()
+    for descendant in descendants:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            descendant.kill()
+    deadline = time.monotonic() + patience
+    while any(map(_is_alive, descendants)) and time.monotonic() < deadline:
+        time.sleep(0.02)
+
+
+def _descendants(pid: int) -> list[psutil.Process]:
+    import psutil
+
+    try:
+        return psutil.Process(pid).children(recursive=True)
+    except psutil.NoSuchProcess:
+        return []
+
+
+def _is_alive(process: psutil.Process) -> bool:
+    import psutil
+
+    try:
+        return bool(process.status() != psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return False
 
 
 def _end_with_parent() -> Callable[[], None] | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import shutil
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
@@ -99,8 +100,8 @@ class FolderWeights(WeightTransfer):
         self._folder = folder.absolute()
         self._dtype = dtype
         self._timeout = timeout
+        self._prepared: Path | None = None
         self._latest: Path | None = None
-        self._is_ours = not self._folder.exists()
 
     def prepare(self, weights: Iterable[tuple[str, Tensor]], version: int) -> None:
         """See `WeightTransfer.prepare`; written beside and renamed."""
@@ -115,10 +116,11 @@ class FolderWeights(WeightTransfer):
             save_file(shard, partial / f"model-{number:05d}.safetensors")
         shutil.rmtree(final, ignore_errors=True)
         partial.rename(final)
-        self._latest = final
+        self._prepared = final
 
     def send(self, servers: Sequence[Server], loop: BackgroundLoop) -> dict[Server, Unanswered]:
         """See `WeightTransfer.send`."""
+        self._latest = self._prepared
 
         async def load() -> list[BaseException | None]:
             return await asyncio.gather(*map(self.repeat, servers), return_exceptions=True)
@@ -143,11 +145,11 @@ class FolderWeights(WeightTransfer):
                 shutil.rmtree(old, ignore_errors=True)
 
     def close(self) -> None:
-        """Remove the folders, and the one around them if it was made for them."""
+        """Remove the folders, and the one around them if nothing else is in it."""
         self._latest = None
         self.finish()
-        if self._is_ours:
-            shutil.rmtree(self._folder, ignore_errors=True)
+        with contextlib.suppress(OSError):
+            self._folder.rmdir()
 
 
 def shards(

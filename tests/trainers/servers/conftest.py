@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 import pytest
 from safetensors.torch import load_file
 
-from rlvr.trainers.engines.server_client import WORKER_EXTENSION
+from rlvr.trainers.engines.server_process import WORKER_EXTENSION
 
 EOS = 1
 
@@ -153,7 +153,8 @@ class RuleServer:
             elif path == "/update_weight_version":
                 self.version = body["new_version"]
             elif path == "/collective_rpc":
-                assert self.running == 0, "weights were changed while something was generated"
+                waiting = self.paused and all(epoch == self.abort_epoch for epoch in self.epochs)
+                assert waiting, "weights were changed while something was generated"
                 checks = self.facts["extension"] == WORKER_EXTENSION
                 assert body["method"] == ("load_checked" if checks else "reload_weights")
                 (folder,) = map(Path, body["kwargs"].values())

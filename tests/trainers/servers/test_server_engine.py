@@ -298,7 +298,9 @@ def test_a_lost_server_does_not_stop_new_weights(rule_server, engine):
 def test_a_server_that_cannot_take_the_weights_ends_the_run(rule_server, engine, tmp_path, monkeypatch):
     server = rule_server()
     made = engine(server)
-    monkeypatch.setattr(FolderWeights, "prepare", lambda self, weights, version: setattr(self, "_latest", Path("/no")))
+    monkeypatch.setattr(
+        FolderWeights, "prepare", lambda self, weights, version: setattr(self, "_prepared", Path("/no"))
+    )
     with pytest.raises(UserError, match=r"could not take the weights \(.*no such folder"):
         made.sync(weights(1), 1)
 

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
+import socket
+import subprocess
+import sys
 import threading
+import time
+from pathlib import Path
 
 import psutil
 import pytest
@@ -12,14 +18,20 @@ import torch
 
 pytest.importorskip("vllm")
 
+import httpx2
+
 from rlvr import UserError
+from rlvr.envs import make_vec
+from rlvr.trainers.asynchronous import AsynchronousRollouts
 from rlvr.trainers.engines import Sampling
 from rlvr.trainers.engines.hf import HFEngine
 from rlvr.trainers.engines.probe import probe
 from rlvr.trainers.engines.server import ServerEngine
-from rlvr.trainers.engines.server_process import ServerOptions, ServerProcess
+from rlvr.trainers.engines.server_process import ServerOptions, ServerProcess, stop_group
 from rlvr.trainers.engines.server_weights import FolderWeights
 from rlvr.trainers.logprobs import TokenLogprobs
+from rlvr.trainers.rollouts import Player
+from rlvr.trainers.task_queue import TaskQueue
 from rlvr.trainers.tiny import build_tiny
 from rlvr.trainers.weights import named_weights
 
@@ -28,28 +40,58 @@ pytestmark = pytest.mark.slow
 PROMPTS = [[20, 21, 22], [30, 31, 32, 33, 34], [40]]
 
 
+class Servers:
+    """One that is started as a trainer does, and one as a user does."""
+
+    def __init__(self, folder, logs):
+        self.own = ServerProcess(ServerOptions(folder, dtype="float32", max_model_len=512), logs / "own.log")
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port = str(probe.getsockname()[1])
+        self.log = logs / "served.log"
+        command = [Path(sys.executable).with_name("rlvr"), "serve", folder, "--port", port]
+        command += ["--dtype", "float32", "--max-model-len", "512", "--", "--max-num-seqs", "64"]
+        with self.log.open("wb") as file:
+            self.served = subprocess.Popen(command, stdout=file, stderr=file, start_new_session=True)
+        self.served_url = f"http://127.0.0.1:{port}"
+
+    @property
+    def urls(self):
+        alive = [(self.own.url, psutil.pid_exists(self.own.pid)), (self.served_url, self.served.poll() is None)]
+        return [url for url, is_alive in alive if is_alive]
+
+    def wait_until_ready(self):
+        self.own.wait_until_ready(900)
+        while self.served.poll() is None:
+            with contextlib.suppress(httpx2.HTTPError):
+                if httpx2.get(f"{self.served_url}/health", trust_env=False).status_code == 200:
+                    return
+            time.sleep(0.25)
+        raise AssertionError(self.log.read_text()[-2000:])
+
+    def close(self):
+        self.own.close()
+        stop_group(self.served, 20)
+
+
 @pytest.fixture(scope="module")
-def processes(tiny, tmp_path_factory):
-    logs = tmp_path_factory.mktemp("logs")
-    options = ServerOptions(str(tiny[2]), dtype="float32", max_model_len=512)
-    started = [ServerProcess(options, logs / f"server-{number}.log") for number in range(2)]
+def servers(tiny, tmp_path_factory):
+    started = Servers(str(tiny[2]), tmp_path_factory.mktemp("logs"))
     try:
-        for process in started:
-            process.wait_until_ready(600)
+        started.wait_until_ready()
         yield started
     finally:
-        for process in started:
-            process.close()
+        started.close()
 
 
 @pytest.fixture
-def engine(processes, tiny, tmp_path):
+def engine(servers, tiny, tmp_path):
     model, tokenizer, _ = tiny
     made = ServerEngine(
-        [process.url for process in processes if psutil.pid_exists(process.pid)],
+        servers.urls,
         {tokenizer.eos_token_id},
         len(tokenizer),
-        lambda servers: FolderWeights(tmp_path / "weights", servers[0].facts.dtype, 60),
+        lambda connected: FolderWeights(tmp_path / "weights", connected[0].facts.dtype, 60),
     )
     made.sync(named_weights(model), 0)
     yield made
@@ -120,7 +162,7 @@ def test_each_segment_of_an_interrupted_completion_was_drawn_under_its_version(e
     started = len(engine._pool.servers)
     stream.start()
     while sum(len(server.running) for server in engine._pool.servers) < 64 * started:
-        pass
+        time.sleep(0.001)
     engine.sync(named_weights(other), 1)
     stream.join()
     assert sorted(finished) == list(range(count))
@@ -137,7 +179,27 @@ def test_each_segment_of_an_interrupted_completion_was_drawn_under_its_version(e
         torch.testing.assert_close(torch.tensor(completion.logprobs), expected, atol=1e-3, rtol=1e-3)
 
 
-def test_a_killed_server_s_completions_come_from_the_other(engine, processes, tiny):
+def test_a_run_that_is_one_step_ahead(engine, tiny):
+    model, tokenizer, _ = tiny
+    envs = make_vec("rlvr/Arithmetic-v0", 1, level=1, template="{expression}=", system=None)
+    player = Player(engine, tokenizer, {tokenizer.eos_token_id}, Sampling(60), 4, 3, seed=5)
+    queue = TaskQueue(1, len(envs.tasks))
+    rollouts = AsynchronousRollouts(player, envs, queue, 1)
+    taken = []
+    for step in range(4):
+        taken += rollouts.take(step)
+        rollouts.sync(named_weights(model if step % 2 else other_weights(tiny)), step + 1)
+    told = rollouts.metrics()
+    rollouts.close()
+    assert [t.group for t in taken] == [group for _ in range(4) for group in range(3) for _ in range(4)]
+    tasks = [envs.tasks[index].id for index in TaskQueue(1, len(envs.tasks)).take(12)]
+    assert [t.task_id for t in taken[::4]] == tasks
+    assert 0 <= told["sampling/staleness/max"] <= 1
+    versions = [version for t in taken for version, generated in zip(t.versions, t.loss_mask, strict=True) if generated]
+    assert set(versions) <= {0, 1, 2, 3}
+
+
+def test_a_killed_server_s_completions_come_from_the_other(engine, servers, tiny):
     expected = engine.generate(PROMPTS * 8, Sampling(100), range(24))
     finished = {}
     stream = threading.Thread(
@@ -145,9 +207,8 @@ def test_a_killed_server_s_completions_come_from_the_other(engine, processes, ti
     )
     stream.start()
     while not all(server.running for server in engine._pool.servers):
-        pass
-    os.killpg(processes[1].pid, signal.SIGKILL)
-    processes[1].close()
+        time.sleep(0.001)
+    os.killpg(servers.own.pid, signal.SIGKILL)
     stream.join(120)
     assert [finished[place].ids for place in range(24)] == [completion.ids for completion in expected]
     assert engine.lost == 1
@@ -155,9 +216,19 @@ def test_a_killed_server_s_completions_come_from_the_other(engine, processes, ti
     assert len(engine.generate(PROMPTS, Sampling(20), [1, 2, 3])) == 3
 
 
-def test_a_stopped_server_leaves_no_process(processes):
-    children = psutil.Process(processes[0].pid).children(recursive=True)
+def test_rlvr_serve_passes_signals_on_and_leaves_no_process(servers):
+    children = psutil.Process(servers.served.pid).children(recursive=True)
     assert children
-    processes[0].close()
-    assert not psutil.pid_exists(processes[0].pid)
-    assert not any(child.is_running() and child.status() != psutil.STATUS_ZOMBIE for child in children)
+    assert "2+2" not in servers.log.read_text()
+    servers.served.terminate()
+    servers.served.wait(60)
+    _, alive = psutil.wait_procs(children, timeout=30)
+    assert not [child for child in alive if child.status() != psutil.STATUS_ZOMBIE]
+
+
+def test_closing_leaves_no_process(tiny, tmp_path):
+    server = ServerProcess(ServerOptions(str(tiny[2]), dtype="float32", max_model_len=512), tmp_path / "log")
+    with pytest.raises(UserError, match="did not answer within 20 s"):
+        server.wait_until_ready(20)
+    pattern = str(tiny[2])
+    assert not [p for p in psutil.process_iter(["cmdline"]) if pattern in " ".join(p.info["cmdline"] or [])]
