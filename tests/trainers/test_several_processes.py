@@ -1,0 +1,155 @@
+"""Two processes against one: torchrun with gloo, on real runs."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from safetensors.torch import load_file
+
+SCRIPTS = Path(__file__).parent / "ranks"
+FSDP2 = {"ACCELERATE_USE_FSDP": "true", "FSDP_VERSION": "2"}
+WEIGHTS = ["model.safetensors", "critic/model.safetensors", "critic/value_head.safetensors"]
+TORCHRUN = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def execute(tmp_path_factory):
+    """Starts Python, on one thread and with a cache of the test's own."""
+    cache = str(tmp_path_factory.mktemp("cache"))
+
+    def start(*arguments, **variables):
+        clean = {k: v for k, v in os.environ.items() if not k.startswith(("ACCELERATE", "FSDP", "RANK", "WORLD_SIZE"))}
+        environment = {**clean, "RLVR_CACHE": cache, "OMP_NUM_THREADS": "1", **variables}
+        command = [sys.executable, *map(str, arguments)]
+        return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=900, check=False)
+
+    return start
+
+
+@pytest.fixture(scope="module")
+def launch(execute):
+    def start(*arguments, **variables):
+        done = execute(*arguments, **variables)
+        assert done.returncode == 0, done.stderr[-4000:]
+        return done
+
+    return start
+
+
+def metrics_of(folder):
+    rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    return [{k: v for k, v in row.items() if not k.startswith("time/") and k != "step_time"} for row in rows]
+
+
+def weights_of(folder):
+    return {
+        f"{file}/{name}": tensor
+        for file in WEIGHTS
+        if (folder / "final" / file).exists()
+        for name, tensor in load_file(folder / "final" / file).items()
+    }
+
+
+def assert_same_run(mine, theirs, parameters=1e-6, numbers=1e-5):
+    own, other = weights_of(mine), weights_of(theirs)
+    assert own.keys() == other.keys()
+    for name in own:
+        assert (own[name] - other[name]).abs().max() <= parameters, name
+    for row, expected in zip(metrics_of(mine), metrics_of(theirs), strict=True):
+        assert row == pytest.approx(expected, rel=numbers, abs=numbers)
+    for path in theirs.glob("eval/*.jsonl"):
+        said = [
+            [json.loads(line)["completion"] for line in p.read_text().splitlines()]
+            for p in (path, mine / "eval" / path.name)
+        ]
+        assert said[0] == said[1]
+
+
+@pytest.fixture(scope="module")
+def alone(launch, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("alone")
+    launch(SCRIPTS / "runs.py", folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def together(launch, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("together")
+    launch(*TORCHRUN, SCRIPTS / "runs.py", folder)
+    return folder
+
+
+def test_the_gradient_of_every_algorithm_is_that_of_one_process(launch, tmp_path):
+    launch(*TORCHRUN, SCRIPTS / "gradients.py", tmp_path / "found.json")
+    found = json.loads((tmp_path / "found.json").read_text())
+    assert len(found) >= 34
+    for case in found:
+        assert case["processes"] == 2
+        assert case["norm"] > 1e-2, case
+        assert case["difference"] < 1e-6, case
+        assert case["told"] < 1e-6, case
+
+
+@pytest.mark.parametrize("name", ["grpo", "grpo_kl", "dapo", "ppo", "ppo_shared", "early_stop"])
+def test_two_processes_give_the_parameters_of_one(alone, together, name):
+    assert len(metrics_of(together / name)) == 3
+    assert_same_run(together / name, alone / name)
+    names = [
+        sorted(str(p.relative_to(f / name)) for p in (f / name).rglob("*") if p.is_file()) for f in (alone, together)
+    ]
+    assert names[0] == names[1]
+
+
+def test_every_row_of_an_evaluation_is_there_once(alone, together):
+    rows = [(folder / "grpo" / "eval" / "step-000000.jsonl").read_text().splitlines() for folder in (alone, together)]
+    keys = [[(json.loads(row)["task"], json.loads(row)["sample"]) for row in part] for part in rows]
+    assert keys[0] == keys[1] == [(task, sample) for sample in range(2) for task in range(3)]
+
+
+def test_two_processes_resume_to_the_same_bits(launch, together, tmp_path):
+    launch(*TORCHRUN, SCRIPTS / "runs.py", tmp_path, "grpo_kl:2", "ppo:2", "grpo_kl", "ppo")
+    for name in ("grpo_kl", "ppo"):
+        assert_same_run(tmp_path / name, together / name, parameters=0, numbers=0)
+
+
+def test_what_two_processes_began_one_goes_on_with(launch, alone, tmp_path):
+    launch(*TORCHRUN, SCRIPTS / "runs.py", tmp_path, "ppo_shared:2")
+    launch(SCRIPTS / "runs.py", tmp_path, "ppo_shared")
+    assert_same_run(tmp_path / "ppo_shared", alone / "ppo_shared")
+
+
+def test_sharded_models_give_the_parameters_of_one_process(launch, alone, tmp_path):
+    names = ["grpo_small", "ppo_small", "shared_small"]
+    launch(*TORCHRUN, SCRIPTS / "runs.py", tmp_path, *names, **FSDP2)
+    for name in names:
+        assert_same_run(tmp_path / name, alone / name)
+
+
+def test_sharded_runs_are_resumed_and_can_be_gone_on_with_by_one_process(launch, alone, tmp_path):
+    launch(*TORCHRUN, SCRIPTS / "runs.py", tmp_path, "ppo_small:2", "shared_small:2", "ppo_small", **FSDP2)
+    launch(SCRIPTS / "runs.py", tmp_path, "shared_small")
+    for name in ("ppo_small", "shared_small"):
+        assert_same_run(tmp_path / name, alone / name)
+
+
+@pytest.mark.parametrize(
+    ("settings", "variables", "sentence"),
+    [
+        (["train.prompts_per_step=1"], {}, "set it to 2 or more, or start fewer processes."),
+        ([], {"ACCELERATE_USE_DEEPSPEED": "true"}, "This run was started with DeepSpeed"),
+        (["train.steps=none"], {}, "train.steps"),
+    ],
+)
+def test_a_mistake_is_said_once(execute, tmp_path, settings, variables, sentence):
+    arguments = ["quickstart", f"run_dir={tmp_path / 'run'}", "model.warm_start.steps=1", *settings]
+    done = execute(*TORCHRUN, "-m", "rlvr", "train", *arguments, **variables)
+    assert done.returncode != 0
+    said = " ".join((done.stderr + done.stdout).split())
+    assert said.count(sentence) == 1
+    assert said.count("error: ") == 1
+    assert "Traceback" not in said.partition("torch.distributed.elastic")[0].partition("Sending process")[0]
