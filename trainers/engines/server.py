@@ -25,6 +25,7 @@ from .server_weights import WeightTransfer
 if TYPE_CHECKING:
     from torch import Tensor
 
+_GOODBYE = 10.0  # seconds that servers have to go on after a pause when the engine is closed
 _MOST_FAILURES = 3  # of one request, on servers that live
 
 
@@ -94,6 +95,7 @@ class ServerEngine(Engine):
         """See `Engine.stream`; prompts that are appended are asked for at once."""
         if len(prompts) != len(seeds):
             raise ValueError(f"{len(prompts)} prompts but {len(seeds)} seeds; give one seed a prompt")
+        self._check_open()
         finished: queue.SimpleQueue[tuple[int, Completion | BaseException]] = queue.SimpleQueue()
 
         async def fetch(place: int, prompt: list[int], seed: int) -> None:
@@ -113,9 +115,13 @@ class ServerEngine(Engine):
                     jobs.append(self._loop.start(fetch(place, prompt, seeds[place])))
                 if told == len(jobs):
                     return
-                place, outcome = finished.get()
+                try:
+                    place, outcome = finished.get(timeout=1.0)
+                except queue.Empty:
+                    self._check_open()  # what was asked for at the very end is never answered
+                    continue
                 if isinstance(outcome, asyncio.CancelledError):
-                    raise RuntimeError("the engine was closed while it generated")
+                    self._check_open()
                 if isinstance(outcome, BaseException):
                     raise outcome
                 told += 1
@@ -156,6 +162,10 @@ class ServerEngine(Engine):
     def lost(self) -> int:
         """How many servers are lost at the moment."""
         return len(self._pool.servers) - len(self._pool.up)
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise RuntimeError("the engine was closed while it generated")
 
     def _check_length(self, prompt: Sequence[int], max_tokens: int) -> None:
         if self.max_length is not None and len(prompt) + max_tokens > self.max_length:
@@ -244,7 +254,9 @@ class ServerEngine(Engine):
         """Leave no server paused."""
         self._pool.forget()
         paused = [server.client.resume() for server in self._pool.up if not server.is_open]
-        await asyncio.gather(*paused, return_exceptions=True)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_GOODBYE):
+                await asyncio.gather(*paused, return_exceptions=True)
         await self._http.aclose()
 
     async def _take_back(self, server: Server) -> bool:
