@@ -2,7 +2,8 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from rlvr.trainers.micro_batches import micro_batches  # noqa: E402
+from rlvr.trainers.micro_batches import micro_batches, shared_micro_batches  # noqa: E402
+from rlvr.trainers.ranks import Ranks  # noqa: E402
 from rlvr.trainers.trajectory import Batch  # noqa: E402
 
 
@@ -54,3 +55,33 @@ def test_every_row_comes_once(shares_prompts, size):
 
 def test_no_rows_make_no_parts():
     assert parts(LONG_PROMPTS, True, torch.tensor([], dtype=torch.long)) == []
+
+
+class Process(Ranks):
+    def __init__(self, number, count):
+        self.number, self.count = number, count
+
+
+def dealt(shapes, count, size):
+    batch, rows = batch_of(shapes), torch.arange(len(shapes))
+    return [shared_micro_batches(Process(number, count), batch, rows, size, True) for number in range(count)]
+
+
+@pytest.mark.parametrize("length", [20, 3000])
+@pytest.mark.parametrize(("rows", "count", "size"), [(8, 2, 2), (9, 2, 4), (5, 4, 2), (3, 4, 8), (1, 2, 1), (7, 3, 1)])
+def test_every_row_is_one_processes_and_all_pass_as_often(length, rows, count, size):
+    shapes = [(row, 2, length + row) for row in range(rows)]
+    given = dealt(shapes, count, size)
+    assert sorted(row for parts in given for part in parts for row in part.tolist()) == list(range(rows))
+    assert len({len(parts) for parts in given}) == 1
+    assert all(len(part) <= size for parts in given for part in parts)
+    # Without rows is at most the last one.
+    assert all(len(part) > 0 for parts in given for part in parts[:-1])
+
+
+def test_short_parts_are_those_of_one_process_and_long_ones_are_made_even():
+    short, long = ([(row, 2, length) for row in range(6)] for length in (20, 5000))
+    whole = micro_batches(batch_of(short), torch.arange(6), 4, True)
+    assert [parts[0].tolist() for parts in dealt(short, 2, 4)] == [part.tolist() for part in whole]
+    assert [[len(part) for part in parts] for parts in dealt(long, 2, 4)] == [[3], [3]]
+    assert [[len(part) for part in parts] for parts in dealt(long, 2, 8)] == [[3], [3]]
