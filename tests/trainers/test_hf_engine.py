@@ -195,3 +195,23 @@ def test_a_model_without_keys_and_values_is_refused():
     recurrent = MambaForCausalLM(MambaConfig(vocab_size=20, hidden_size=8, state_size=2, num_hidden_layers=1))
     with pytest.raises(UserError, match=r"MambaForCausalLM does not keep .* set engine\.kind to vllm"):
         engine(recurrent)
+
+
+def test_whoever_reads_the_stream_computes_as_before_and_the_weights_are_cast_once(model):
+    casts = []
+
+    class Counted(torch.utils._python_dispatch.TorchDispatchMode):
+        def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+            if function is torch.ops.aten._to_copy.default and args[0] is weight:
+                casts.append(args[0])
+            return function(*args, **(kwargs or {}))
+
+    weight = model.model.layers[0].mlp.up_proj.weight
+    mixed = engine(model, eos_ids=range(1, 9), autocast=lambda: torch.autocast("cpu", torch.bfloat16))
+    reached = []
+    with Counted():
+        for _ in mixed.stream([PROMPTS[0]] * 20, Sampling(8), range(20)):
+            reached.append((torch.is_autocast_enabled("cpu"), torch.is_grad_enabled()))
+    assert set(reached) == {(False, True)}
+    assert len(casts) == 1
+    assert not torch.is_autocast_enabled("cpu")

@@ -68,8 +68,12 @@ class HFEngine(Engine):
         count = len(prompts)
         for start in range(0, count, self._max_batch):
             stop = min(start + self._max_batch, count)
-            for place, completion in self._generate_batch(prompts[start:stop], sampling, seeds[start:stop]):
-                yield start + place, completion
+            # One context for the batch: what autocast makes of the weights is kept as long as it lasts.
+            with self._autocast():
+                for place, completion in self._generate_batch(prompts[start:stop], sampling, seeds[start:stop]):
+                    # Whoever reads the stream is not to compute in it.
+                    with torch.autocast(self._model.device.type, enabled=False):
+                        yield start + place, completion
 
     def sync(self, weights: Iterable[tuple[str, Tensor]], version: int) -> None:
         """Note the version: the engine generates with the very tensors that the optimizer moves."""
@@ -92,7 +96,7 @@ class HFEngine(Engine):
         # What is under way in each row; None in one that has ended and was not dropped yet.
         under_way: list[int | None] = list(range(len(prompts)))
         while under_way:
-            with torch.no_grad(), self._autocast():
+            with torch.no_grad():
                 chosen = sampler.draw(self._logits(rows))
             last = sampler.drawn == sampling.max_tokens
             for row, token in enumerate(chosen.tolist()):
@@ -118,7 +122,7 @@ class HFEngine(Engine):
             ids[row, width - len(prompt) :] = torch.tensor(prompt)
             mask[row, width - len(prompt) :] = 1
         ids, mask = ids.to(self._model.device), mask.to(self._model.device)
-        with torch.no_grad(), self._autocast():
+        with torch.no_grad():
             past = self._shared_past(ids, mask)
         if past is None:
             return _Rows(ids, mask, DynamicCache(config=self._model.config))
