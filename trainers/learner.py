@@ -153,7 +153,7 @@ class LearnerBuilder:
         if settings.model is None:
             return build_critic(loaded.model, shared=settings.kind == "shared")
         device, vocabulary = self._accelerator.device, len(loaded.tokenizer)
-        critic = load_critic(settings.model, self._config.model.dtype, device, vocabulary)
+        critic = self._ranks.each(partial(load_critic, settings.model, self._config.model.dtype, device, vocabulary))
         if self._config.model.gradient_checkpointing:
             enable_recomputing(critic.body)
         return critic
@@ -174,10 +174,13 @@ class LearnerBuilder:
         return settings.model_copy(update={"name": str(folder), "warm_start": None})
 
     def _load(self, settings: ModelSettings) -> LoadedModel:
-        return load_model(
-            settings.name,
-            dtype=settings.dtype,
-            device=self._accelerator.device,
-            chat_template=settings.chat_template,
-            attn_implementation=settings.attn_implementation,
+        return self._ranks.each(
+            partial(
+                load_model,
+                settings.name,
+                dtype=settings.dtype,
+                device=self._accelerator.device,
+                chat_template=settings.chat_template,
+                attn_implementation=settings.attn_implementation,
+            )
         )

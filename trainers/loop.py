@@ -317,8 +317,8 @@ class Trainer:
             return
         first = f"task {failed[0].task_id}: {failed[0].verdict.detail}"
         if len(failed) == len(trajectories):
-            raise UserError(
-                f"The grader failed on every completion of step {self.step + 1}, so mend it first ({first})."
+            raise self.ranks.agreed(
+                UserError(f"The grader failed on every completion of step {self.step + 1}, so mend it first ({first}).")
             )
         self.reporter.say(
             f"warning: step {self.step + 1}: the grader failed on {len(failed)} of {len(trajectories)} completions, "

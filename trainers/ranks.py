@@ -74,8 +74,8 @@ class Ranks:
         """Whether one of the processes says so."""
         return any(self.gather(said))
 
-    def together(self, action: Callable[[], T]) -> list[T]:
-        """What `action` returns in each process; where it fails in one, all of them fail, so that none waits for it.
+    def each(self, action: Callable[[], T]) -> T:
+        """What `action` returns in this process; where it fails in one, all of them fail, so that none waits for it.
 
         Raises:
             UserError: in every process, the one that the first of them to fail met; `said_by_another` is set in all
@@ -83,20 +83,24 @@ class Ranks:
             RankFailed: where another process failed in any other way.
         """
         try:
-            mine: tuple[T | None, Exception | None] = (action(), None)
+            value, mine = action(), None
         except Exception as error:
-            mine = (None, error)
-        told = self.gather((mine[0], None if mine[1] is None else _told(mine[1])))
-        if mine[1] is not None and not isinstance(mine[1], UserError):
-            raise mine[1]
-        for number, (_, failure) in enumerate(told):
+            mine = error
+        told = self.gather(None if mine is None else _told(mine))
+        if mine is not None and not isinstance(mine, UserError):
+            raise mine
+        for number, failure in enumerate(told):
             if failure is not None:
-                raise self._failed(number, mine[1], *failure)
-        return [value for value, _ in told]  # type: ignore[misc]
+                raise self._failed(number, mine, *failure)
+        return value
+
+    def together(self, action: Callable[[], T]) -> list[T]:
+        """What `action` returns in each process; it fails as in `each`."""
+        return self.gather(self.each(action))
 
     def alone(self, action: Callable[[], T]) -> T:
         """What `action` returns in the main process, the only one to do it; where it fails, all of them fail."""
-        return self.together(action if self.main else _nothing)[0]
+        return self.broadcast(self.each(action if self.main else _nothing))
 
     def check_equal(self, what: str, value: Any) -> None:
         """Fail, in every process, if they do not agree on a value.

@@ -57,20 +57,21 @@ class Both(Ranks):
 
     number, count = 1, 2
 
-    def __init__(self, first):
-        self.first = first
+    def __init__(self, *first):
+        self.first = list(first)
 
     def gather(self, value):
-        return [self.first, value]
+        return [self.first.pop(0), value]
 
 
 def test_the_failure_of_another_process_is_everyones():
     with pytest.raises(UserError, match=r"The task is gone\.") as caught:
-        Both((None, ("The task is gone.", ""))).together(lambda: 3)
+        Both(("The task is gone.", "")).together(lambda: 3)
     assert caught.value.said_by_another
     with pytest.raises(RuntimeError, match="process 0 of 2 failed:\nboom"):
-        Both((None, (None, "boom"))).together(lambda: 3)
-    assert Both((1, None)).together(lambda: 3) == [1, 3]
+        Both((None, "boom")).each(lambda: 3)
+    assert Both(None, 1).together(lambda: 3) == [1, 3]
+    assert Both(None).each(lambda: 3) == 3
 
 
 def test_processes_that_differ_are_refused():
