@@ -213,9 +213,9 @@ class ServerClient:
         """A call whose answer says nothing but that it went well."""
         await self._call("POST", path, json=body, timeout=timeout)
 
-    async def set_weight_version(self, version: int) -> None:
+    async def set_weight_version(self, label: str) -> None:
         """Label the weights that it has now."""
-        await self._call("POST", "/update_weight_version", json={"new_version": str(version)}, timeout=60)
+        await self._call("POST", "/update_weight_version", json={"new_version": label}, timeout=60)
 
     async def weight_version(self) -> str:
         """The label of the weights that it has."""

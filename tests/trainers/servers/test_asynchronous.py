@@ -121,7 +121,7 @@ def test_weights_that_come_in_the_middle_of_a_group_are_stamped_on_its_tokens(ru
     server = rule_server()
     rollouts = setup(server).asynchronous(1)
     rollouts.take(0)
-    server.wait_for(lambda: server.running == 0)
+    server.wait_for(lambda: len(server.asked) == 2 * PER_STEP * GROUP and server.running == 0)
     server.hold_at = 3
     rollouts.sync(weights(1), 1)  # lets the groups of step 2 begin
     server.wait_for(lambda: server.running == PER_STEP * GROUP)
