@@ -248,6 +248,18 @@ class _StandInModule(types.ModuleType):
             raise AttributeError(name)
         return opposite.get(name)
 
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name.startswith("_"):
+            object.__setattr__(self, name, value)
+        else:
+            # A patch of the program's own.
+            opposite = object.__getattribute__(self, "_opposite")
+            opposite.result(opposite.ask(["set", name, opposite.encode(value)]))
+
+    def __delattr__(self, name: str) -> None:
+        opposite = object.__getattribute__(self, "_opposite")
+        opposite.result(opposite.ask(["unset", name]))
+
 
 class StandIn:
     """An object or a function that lives in the program's process.

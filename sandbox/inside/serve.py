@@ -15,6 +15,7 @@ from . import asserts, frames, harness, opposite, plain, pytest_tests, raised, s
 
 CALLS, ANSWERS = 4, 5
 _MOST_THINGS = 1_000_000
+_NOTHING = object()
 
 OPERATIONS: dict = {
     "getattr": getattr,
@@ -82,6 +83,7 @@ class _Server:
         self.things: list[Any] = []
         self.exceptions: dict = {}
         self.around = surroundings.Surroundings()
+        self.patched: dict = {}
 
     def serve(self) -> None:
         """Answer questions until the other side has no more.
@@ -120,6 +122,12 @@ class _Server:
         args: list = []
         kwargs: dict = {}
         try:
+            if kind == "set":
+                self.patch(question[1], plain.decode(question[2], self.restore))
+                return ["returned", None, None, None]
+            if kind == "unset":
+                self.mend(question[1])
+                return ["returned", None, None, None]
             if kind == "get":
                 return ["returned", self.encode(harness.resolve(self.module, question[1])), None, None]
             function: Callable = OPERATIONS[question[1]] if kind == "do" else self.things[question[1]]
@@ -131,6 +139,19 @@ class _Server:
             self.channel.note(error)
             return self.raised(error, args, kwargs)
         return ["returned", self.encode(value), *self.after(kind, args, kwargs)]
+
+    def patch(self, name: str, value: Any) -> None:
+        """Give a name of the program another value."""
+        self.patched.setdefault(name, vars(self.module).get(name, _NOTHING))
+        setattr(self.module, name, value)
+
+    def mend(self, name: str) -> None:
+        """Give it back the one that it had; `monkeypatch` and `mock` end a patch by deleting the name."""
+        before = self.patched.get(name, _NOTHING)
+        if before is _NOTHING:
+            delattr(self.module, name)
+        else:
+            setattr(self.module, name, before)
 
     def after(self, kind: str, args: list, kwargs: dict) -> list:
         if kind != "call":

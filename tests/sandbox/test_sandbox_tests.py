@@ -403,6 +403,12 @@ SURROUNDED = {
         "def test_a(monkeypatch):\n    before = f()\n    monkeypatch.setenv('A', '5')\n    monkeypatch.setattr('sys.argv', ['x'])\n"
         "    assert f() == ('5', ['x'])\n    monkeypatch.undo()\n    assert f() == before and before[0] is None\n",
     ),
+    "a patch of the program": (
+        "import random\nSIZE = 3\ndef draw(): return random.random()\ndef f(): return draw() * SIZE",
+        "import solution\nfrom unittest import mock\ndef test_a(monkeypatch):\n    monkeypatch.setattr(solution, 'draw', lambda: 7)\n"
+        "    assert f() == 21\n    monkeypatch.setattr('solution.SIZE', 2)\n    assert f() == 14\n    monkeypatch.undo()\n"
+        "    assert f() < 3\n    with mock.patch('solution.draw', lambda: 5):\n        assert f() == 15\n    assert f() < 3\n",
+    ),
     "own files": (
         "def f(text): return text.upper()",
         "def test_a(tmp_path):\n    path = tmp_path / 'x'\n    path.write_text(f('a'))\n    assert path.read_text() == 'A'\n",
