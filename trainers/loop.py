@@ -8,7 +8,7 @@ import math
 import time
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -34,9 +34,10 @@ from .devices import finish, open_trackers, start_accelerator
 from .durable import published, sync, sync_tree, write_text
 from .dynamic_sampling import Sampled, sample_with_spread
 from .engines import Completion, Engine, Sampling
-from .engines.hf import HFEngine
+from .engines.probe import probe
 from .evaluate import Evaluation, evaluate
 from .formula import formula
+from .generation import generating, open_engine, open_rollouts
 from .learner import LearnerBuilder
 from .metrics import MetricsLog, rollout_metrics
 from .models import save_policy
@@ -45,12 +46,13 @@ from .part_gains import part_weights
 from .ppo import CriticCredit
 from .progress import Reporter, Silent
 from .ranks import ranks_of_this_run
-from .rollout import collect
+from .rollout import encode_prompt
+from .rollouts import Player
 from .run_state import RunState, Taken, UnfinishedStep
 from .samples import write_samples
 from .seeding import derive
 from .settings import TrainConfig
-from .sharding import WholeOptimizer, gathered, saved_whole
+from .sharding import WholeOptimizer, saved_whole
 from .task_queue import TaskQueue
 from .trajectory import Batch, Trajectory
 from .truncation import worth_of_truncated
@@ -119,16 +121,16 @@ class Trainer:
         )
         if checkpoint is not None:
             restore_state(checkpoint, self.state)
-        self.engine: Engine = HFEngine(
-            learner.loaded.model,
-            self.eos_ids,
-            self.tokenizer.pad_token_id,
-            max_batch=train.generation_batch_size,
-            autocast=self.accelerator.autocast,
-        )
-        self.engine.sync(named_weights(self.policy.model), self.step)
-        self.log = MetricsLog(run_dir / "metrics.jsonl", self.accelerator)
-        self.ranks.alone(self._forget_later_steps)
+        say = self.reporter.say
+        self.engine = open_engine(config, learner, self.accelerator, self.ranks, run_dir, self.step, say)
+        self._generating = generating(self.engine, learner)
+        self.rollouts = open_rollouts(config, self._player(), learner, self.envs, self.queue, self.ranks, say)
+        with contextlib.ExitStack() as failed:
+            failed.callback(self.close)
+            self._renew_engine()
+            self.log = MetricsLog(run_dir / "metrics.jsonl", self.accelerator)
+            self.ranks.alone(self._forget_later_steps)
+            failed.pop_all()
 
     def run(self) -> dict[str, Evaluation]:
         """Train to the configured number of steps, or until `stop_requested`, and keep what was learned.
@@ -221,16 +223,20 @@ class Trainer:
         """One rollout and its updates; returns the step's metrics."""
         started = time.perf_counter()
         sampled = self._sample()
+        self.engine.sleep()
         collected = time.perf_counter()
         algorithm = self.config.algorithm
         batch = Batch.from_trajectories(sampled.kept, self.tokenizer.pad_token_id)
         batch = worth_of_truncated(batch, algorithm.truncated)
         frozen = self.updater.freeze(batch) if algorithm.kl_in_reward else None
         advantages, told = self.credit(batch, frozen)
-        metrics = rollout_metrics(sampled.everything) | sampled.metrics | told
+        metrics = rollout_metrics(sampled.everything) | sampled.metrics | self.rollouts.metrics() | told
         metrics |= self.updater.step(batch, advantages, self.step, frozen)
         self.step += 1
-        self.engine.sync(named_weights(self.policy.model), self.step)
+        updated = time.perf_counter()
+        # Of a step without any gradient, only the probe knows how far engine and policy are apart.
+        probed = self._renew_engine()
+        metrics = {name.replace("probe_", ""): value for name, value in probed.items()} | metrics | probed
 
         log = self.config.log
         if self.ranks.main and log.samples_every and self.step % log.samples_every == 0:
@@ -239,7 +245,8 @@ class Trainer:
         metrics |= {
             "completions/num_tokens": float(sum(trajectory.length for trajectory in sampled.everything)),
             "time/rollout": collected - started,
-            "time/update": finished - collected,
+            "time/update": updated - collected,
+            "time/sync": finished - updated,
             "step_time": finished - started,
         }
         # What is decided by them is decided alike in all processes, whose clocks and last bits differ.
@@ -255,8 +262,40 @@ class Trainer:
         return saved
 
     def close(self) -> None:
-        """Let go of the engine, with its processes, memory and folders."""
-        self.engine.close()
+        """End what is being generated, and let go of the engine, with its processes, memory and folders."""
+        self.rollouts.close()
+
+    def _player(self) -> Player:
+        config = self.config
+        return Player(
+            self.engine,
+            self.tokenizer,
+            self.eos_ids,
+            config.sampling.sampling(),
+            config.train.group_size,
+            config.train.prompts_per_step,
+            config.seed,
+        )
+
+    def _renew_engine(self) -> dict[str, float]:
+        """Give the engine the policy's weights, and see on a few prompts that it generates with them."""
+        self.rollouts.sync(named_weights(self.policy.model), self.step)
+        settings = self.config.engine
+        if settings.kind == "hf" or settings.probe_prompts == 0:
+            return {}  # it generates with the very tensors that are trained
+        count = min(settings.probe_prompts, len(self.envs.tasks))
+        chats = self.envs.messages([self.envs.tasks[index].prompt for index in range(count)])
+        found = self.ranks.together(
+            lambda: probe(
+                self.engine,
+                self.policy,
+                [encode_prompt(self.tokenizer, chat) for chat in chats],
+                self.tokenizer.pad_token_id,
+                max_mean_diff=settings.max_logprob_diff,
+                autocast=self.accelerator.autocast,
+            )
+        )
+        return found[0]
 
     def _sample(self) -> Sampled:
         """What the step learns from: a rollout, or as many as give every group spread."""
@@ -279,37 +318,10 @@ class Trainer:
         return sampled
 
     def _rollout(self, number: int = 0) -> list[Trajectory]:
-        """Rollout `number` of the step, each with tasks and seeds of its own."""
-        if self.engine.version != self.step:
-            raise AssertionError(
-                f"the engine generates with the weights of step {self.engine.version} at step {self.step}"
-            )
-        tasks = self.queue.take(self.config.train.prompts_per_step)
-        with self._generating():
-            parts = self.ranks.together(partial(self._draw, number, tasks))
-        trajectories = [trajectory for part in parts for trajectory in part]
+        """A rollout of the step, with tasks and seeds of its own whatever its number."""
+        trajectories = self.rollouts.take(self.step)
         self._speak_of_grader_failures(trajectories)
         return trajectories
-
-    def _draw(self, number: int, tasks: Sequence[int]) -> list[Trajectory]:
-        """This process's share of the groups, with the seeds that they have whoever draws them."""
-        size, share = self.config.train.group_size, self.ranks.share(len(tasks))
-        first = (number * len(tasks) + share.start) * size
-        drawn = collect(
-            self.envs,
-            self.engine,
-            self.tokenizer,
-            self.eos_ids,
-            tasks[share.start : share.stop],
-            size,
-            self.config.sampling.sampling(),
-            [derive(self.config.seed, "rollout", self.step, first + row) for row in range(len(share) * size)],
-        )
-        return [replace(trajectory, group=share.start + trajectory.group) for trajectory in drawn]
-
-    def _generating(self) -> contextlib.AbstractContextManager[None]:
-        """An engine that generates with the trained model itself needs all of it in every process."""
-        return gathered(self.policy) if isinstance(self.engine, HFEngine) else contextlib.nullcontext()
 
     def _speak_of_grader_failures(self, trajectories: Sequence[Trajectory]) -> None:
         failed = [trajectory for trajectory in trajectories if math.isnan(trajectory.reward)]
