@@ -76,7 +76,7 @@ def open_engine(
             say,
             main=ranks.main,
             run=ranks.broadcast(secrets.token_hex(4)),
-            tell=ranks.broadcast,
+            alone=ranks.alone,
         )
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from ..engine_settings import EngineSettings
 from .server import FollowingServerEngine, ServerEngine
 from .server_pool import Server
-from .server_process import ServerOptions, start_server
+from .server_process import ServerOptions, ServerProcess, start_server
 from .server_weights import WeightTransfer, transfer_for
 
 
@@ -23,7 +23,7 @@ def open_servers(
     *,
     main: bool = True,
     run: str | None = None,
-    tell: Callable[[str], str] = lambda url: url,
+    alone: Callable[[Callable[[], str]], str] = lambda start: start(),
 ) -> ServerEngine:
     """The engine `vllm-server`; one server is started for it where `settings` name none.
 
@@ -35,9 +35,10 @@ def open_servers(
         eos_ids: every id that ends a completion.
         dtype: of the weights of a server that is started here.
         say: is told in a sentence what happens to servers.
-        main: whether this process is the one of the run that starts servers and brings them weights.
+        main: whether this process is the one of the run that brings servers the weights.
         run: a name that the engines of all processes of the run share; of its own if None.
-        tell: gives all processes the address that the main one has.
+        alone: has the main process alone do something, and gives all processes what it returns, or makes them fail
+            where it does.
 
     Raises:
         UserError: if a server does not come up or does not answer, or was started without what training needs.
@@ -46,8 +47,9 @@ def open_servers(
     def transfer(servers: Sequence[Server]) -> WeightTransfer:
         return transfer_for(settings.weights, servers, run_dir / "weights", settings.request_timeout)
 
-    own = None
-    if not settings.servers and main:
+    owned: list[ServerProcess] = []
+
+    def start() -> str:
         options = ServerOptions(
             str(folder()),
             dtype=dtype,
@@ -56,10 +58,14 @@ def open_servers(
             tensor_parallel_size=settings.tensor_parallel_size,
             enforce_eager=settings.enforce_eager,
         )
-        own = start_server(options, run_dir / "vllm-server.log", say)
+        owned.append(start_server(options, run_dir / "vllm-server.log", say))
+        return owned[0].url
+
+    urls = settings.servers or (alone(start),)
+    own = owned[0] if owned else None
     try:
         return (ServerEngine if main else FollowingServerEngine)(
-            settings.servers or [tell("" if own is None else own.url)],
+            urls,
             eos_ids,
             vocabulary,
             transfer,
