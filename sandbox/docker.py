@@ -420,6 +420,8 @@ def _new_client(limit: float) -> Any:
         client = APIClient(version="auto", timeout=limit, **kwargs_from_env())
     # The SDK keeps a connection for each of the last 25 addresses, and each container has some of its own.
     client.headers["Connection"] = "close"
+    # As it did for the version.
+    client.close()
     return client
 
 

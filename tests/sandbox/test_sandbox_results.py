@@ -286,7 +286,7 @@ def test_dicts_of_other_kinds_are_dicts(box: Box) -> None:
 
 def test_the_processor_time_of_a_killed_program_is_told(box: Box) -> None:
     result = box.run(Program("while True: pass"), box.limits.with_changes(wall_seconds=1.0))
-    assert result.cpu_seconds > 0.2
+    assert result.cpu_seconds > 0.05
 
 
 def test_the_interpreter_can_be_run_again(box: Box) -> None:

@@ -40,6 +40,9 @@ def held_memory() -> int:
 
 def traces(box: Box) -> dict[str, Any]:
     """What could be left: descriptors, threads, processes, folders and, for Docker, containers."""
+    # Spent slots are replaced when they are asked for.
+    box._pool.warm(box.size)
+    gc.collect()
     return {
         "descriptors": len(list(Path("/proc/self/fd").iterdir())),
         "threads": threading.active_count(),
