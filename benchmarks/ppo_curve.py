@@ -165,6 +165,8 @@ def configuration(name: str, seed: int, base: str, steps: int) -> dict[str, Any]
         "log": {"samples_every": 0},
     }
     if name == "ppo":
+        # Rewards come a turn at a time, so the critic need not be heard from far; it learns from what really came.
+        settings["algorithm"] |= {"lam": 0.6, "critic_lam": 1.0}
         # A model this small takes a learning rate that would ruin a large one.
         settings["critic"] = {"learning_rate": 1e-3, "warmup_steps": 2, "clip": None}
     return settings
