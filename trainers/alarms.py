@@ -197,7 +197,9 @@ def critic_worse_than_mean(run: Run) -> str | None:
 def sampler_drift(run: Run) -> str | None:
     """Sampler and trainer compute different probabilities for the same tokens."""
     history, settings = run.history, run.settings
-    name = "sampling/logprob_diff"
+    # Where rollouts are ahead of the updates, they differ in earnest; the probe's completions are not.
+    ahead = history.now("sampling/staleness/mean")
+    name = "sampling/probe_logprob_diff" if ahead else "sampling/logprob_diff"
     mean, worst = history.now(f"{name}_mean"), history.now(f"{name}_max")
     change = history.change(f"{name}_mean", "lately")
     if mean is not None and mean >= settings.drift_mean:
@@ -292,4 +294,5 @@ STEP_ALARMS: dict[str, tuple[tuple[str, ...], Callable[[Run], str | None]]] = {
 _WATCHED = {
     *(metric for needed, _ in STEP_ALARMS.values() for metric in needed),
     *("pass@1", "groups/solved_none", "groups/solved_all", "learning_rate"),
+    *("sampling/staleness/mean", "sampling/probe_logprob_diff_mean", "sampling/probe_logprob_diff_max"),
 }

@@ -421,6 +421,10 @@ def test_sampler_and_trainer_drift_apart():
     slowly = {mean: [0.005] * 12 + [0.04] * 8}
     assert "0.005 before" in only(watch(Monitor(), healthy(**slowly)), "sampler_drift")
     assert watch(Monitor(), healthy(**{mean: [0.0001] * 12 + [0.02] * 8})) == []
+    ahead = {"sampling/staleness/mean": [1.5] * 20, mean: [0.2] * 20, "sampling/probe_logprob_diff_mean": [0.01] * 20}
+    assert watch(Monitor(), healthy(**ahead)) == []
+    ahead["sampling/probe_logprob_diff_mean"] = [0.1] * 20
+    assert "0.1 nats a token" in only(watch(Monitor(), healthy(**ahead)), "sampler_drift")
     only_one_name = [{worst: 3.0} for _ in range(5)]
     assert raised(watch(Monitor(), only_one_name)) == [("sampler_drift", 5)]
 

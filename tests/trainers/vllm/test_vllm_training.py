@@ -1,13 +1,13 @@
 """A run whose completions vLLM writes."""
 
 import json
+from contextlib import closing
 
 import pytest
 
 pytest.importorskip("vllm")
 
 import rlvr
-from rlvr.trainers.engines.vllm import VLLMEngine
 from rlvr.trainers.loop import Trainer
 from rlvr.trainers.settings import TrainConfig
 
@@ -31,18 +31,17 @@ def test_a_short_run_learns_through_vllm(tmp_path, monkeypatch):
             "sampling": {"max_tokens": 8},
             "engine": {"kind": "vllm", "max_model_len": 64, "max_logprob_diff": 0.01},
             "train": {
-                "steps": 12, "prompts_per_step": 8, "group_size": 8, "learning_rate": 3e-4, "micro_batch_size": 64
+                "steps": 14, "prompts_per_step": 8, "group_size": 8, "learning_rate": 3e-4, "micro_batch_size": 64
             },
             "eval": {"n": 2, "k": [1]},
             "checkpoint": {"every": 0},
         }
     )  # fmt: skip
-    trainer = Trainer(config, tmp_path / "run")
-    assert isinstance(trainer.engine, VLLMEngine)
-    trainer.run()
+    with closing(Trainer(config, tmp_path / "run")) as trainer:
+        trainer.run()
     rows = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
     rewards = [row["reward"] for row in rows if "reward" in row]
-    assert len(rewards) == 12
+    assert len(rewards) == 14
     assert sum(rewards[-3:]) / 3 > sum(rewards[:3]) / 3 + 0.2
     # The weights of every step reached it.
     differences = [row["sampling/probe_logprob_diff_mean"] for row in rows if "reward" in row]
