@@ -53,9 +53,10 @@ class Sharding:
             return
         critic.shares_prompts = False
         # The weights outside the layers are gathered where the policy is entered.
-        policy.enter = _call  # type: ignore[assignment]
+        entered: Any = policy
+        entered.enter = _call
         register_fsdp_forward_method(policy, "enter")
-        critic.forward = partial(policy.enter, critic.forward)  # type: ignore[method-assign]
+        critic.forward = partial(entered.enter, critic.forward)  # type: ignore[method-assign]
 
     def _all(self, root: TokenLogprobs | Critic) -> None:
         for layer in _layers(root):

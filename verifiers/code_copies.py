@@ -90,12 +90,8 @@ class _Part:
 
 def _compared_arguments(tree: ast.Module, names: Collection[str]) -> Iterator[ast.expr]:
     """The arguments of calls of the program that are also compared with what it gave."""
-    functions = [
-        node
-        for holder in (tree, *(inner for inner in tree.body if isinstance(inner, ast.ClassDef)))
-        for node in holder.body
-        if isinstance(node, _FUNCTIONS)
-    ]
+    methods = [node for inner in tree.body if isinstance(inner, ast.ClassDef) for node in inner.body]
+    functions = [node for node in (*tree.body, *methods) if isinstance(node, _FUNCTIONS)]
     top = _Part([node for node in tree.body if not isinstance(node, (*_FUNCTIONS, ast.ClassDef))], set())
     parts = [top, *(_Part([function], _bound(function)) for function in functions)]
     shared = set(names)
@@ -235,9 +231,8 @@ def _bindings(statement: ast.stmt) -> Iterator[tuple[set[str], ast.expr]]:
 
 def _pairs(target: ast.expr, value: ast.expr) -> Iterator[tuple[set[str], ast.expr]]:
     """Each target with the value for it, where both are lists of the same length."""
-    sequences = isinstance(target, ast.Tuple | ast.List) and isinstance(value, ast.Tuple | ast.List)
-    targets, values = (target.elts, value.elts) if sequences else ([], [])
-    if not sequences or len(targets) != len(values) or any(isinstance(each, ast.Starred) for each in targets):
+    targets, values = (each.elts if isinstance(each, ast.Tuple | ast.List) else [] for each in (target, value))
+    if not targets or len(targets) != len(values) or any(isinstance(each, ast.Starred) for each in targets):
         yield _stored(target), value
         return
     for name, each in zip(targets, values, strict=True):

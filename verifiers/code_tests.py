@@ -309,7 +309,7 @@ def _pytest(form: Mapping[str, Any], place: str) -> PytestTests:
         raise UserError(f"{place}.files never imports {module!r}, so any program would pass; import what is tested.")
     if declared is None and not count:
         raise UserError(f"{place}.files has no test function, so any program would pass; name one test_something.")
-    texts = {path: copied.get(path, content) for path, content in files.items() if content is not None}
+    texts = {path: copied.get(path, str(content)) for path, content in files.items() if content is not None}
     exact = declared is not None
     return PytestTests(texts, module, frozenset(names), declared or count, exact, _visible(form, place), imports)
 

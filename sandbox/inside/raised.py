@@ -45,7 +45,7 @@ def described(error: BaseException, told: Any) -> list:
 def class_of(name: Any, module: Any, bases: Any, made: dict) -> Optional[type]:
     """The exception class of this name on this side; None if it is no ordinary exception."""
     name, bases = str(name)[:_LONGEST_NAME], [str(base) for base in bases] if isinstance(bases, list) else []
-    known = [kind for kind in (getattr(builtins, base, None) for base in bases) if _is_exception(kind)]
+    known: list[Any] = [kind for kind in (getattr(builtins, base, None) for base in bases) if _is_exception(kind)]
     if not known:
         return None
     if bases[0] == name:
@@ -96,5 +96,5 @@ def rebuilt(kind: type, told: list, attributes: dict, text: Optional[str]) -> Ba
         except Exception:
             continue
     if text is not None and "_text" not in attributes:
-        error._text = text  # type: ignore[attr-defined]
+        error._text = text
     return error

@@ -155,12 +155,12 @@ def _assembled(architecture: int, column: int) -> bytes:
     ]
     rules.pop(None, None)
     # In portions that are leapt over, for the kernel tries all numbers when the filter is installed.
-    numbers = sorted(rules)
-    for start in range(0, len(numbers), _PORTION):
+    ordered = sorted(rules)
+    for start in range(0, len(ordered), _PORTION):
         portion = []
-        for number in numbers[start : start + _PORTION]:
-            portion += [step(_JUMP_EQUAL, number, 0, len(rules[number])), *rules[number]]
-        following = numbers[start + _PORTION : start + _PORTION + 1]
+        for call in ordered[start : start + _PORTION]:
+            portion += [step(_JUMP_EQUAL, call, 0, len(rules[call])), *rules[call]]
+        following = ordered[start + _PORTION : start + _PORTION + 1]
         if following:
             portion.append(allow)
             code.append(step(_JUMP_AT_LEAST, following[0], len(portion), 0))

@@ -207,7 +207,8 @@ class _Sampler:
         """The next token of each row, (rows,), given the model's logits."""
         logits: Any = scores.float()
         if self._temperature > 0:
-            logits = self._warpers(None, logits / self._temperature if self._temperature != 1 else logits)
+            unread: Any = None  # the tokens so far, which neither top-k nor top-p asks for
+            logits = self._warpers(unread, logits / self._temperature if self._temperature != 1 else logits)
         # What was cut has a probability of 0 all the same, and 0 times a finite number is no NaN.
         logits = logits.clamp(min=torch.finfo(logits.dtype).min)
         normaliser = logits.logsumexp(dim=-1, keepdim=True)
