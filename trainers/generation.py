@@ -59,25 +59,34 @@ def open_engine(
             max_batch=config.train.generation_batch_size,
             autocast=accelerator.autocast,
         )
-    dtype = "bfloat16" if config.train.precision == "bf16" else config.model.dtype
-    if settings.kind == "vllm":
-        opened: list[Engine] = []
-        with _policy_folder(learner, ranks, run_dir) as folder:
-            ranks.together(lambda: opened.append(open_vllm(settings, folder, len(tokenizer), eos_ids, dtype, version)))
-        return opened[0]
-    with contextlib.nullcontext(run_dir) if settings.servers else _policy_folder(learner, ranks, run_dir) as folder:
-        return open_servers(
-            settings,
-            lambda: folder,
-            run_dir,
-            len(tokenizer),
-            eos_ids,
-            dtype if settings.dtype == "auto" else settings.dtype,
-            say,
-            main=ranks.main,
-            run=ranks.broadcast(secrets.token_hex(4)),
-            alone=ranks.alone,
+    precision = "bfloat16" if config.train.precision == "bf16" else config.model.dtype
+    dtype = precision if settings.dtype == "auto" else settings.dtype
+    run = ranks.broadcast(secrets.token_hex(4))
+    opened: list[Engine] = []
+
+    def open_one(folder: Path) -> None:
+        if settings.kind == "vllm":
+            opened.append(open_vllm(settings, folder, len(tokenizer), eos_ids, dtype, version))
+            return
+        opened.append(
+            open_servers(
+                settings,
+                lambda: folder,
+                run_dir,
+                len(tokenizer),
+                eos_ids,
+                dtype,
+                say,
+                main=ranks.main,
+                run=run,
+                alone=ranks.alone,
+            )
         )
+
+    # Servers that are there already have a policy, and get this one's weights as they get those of later steps.
+    with contextlib.nullcontext(run_dir) if settings.servers else _policy_folder(learner, ranks, run_dir) as folder:
+        ranks.together(lambda: open_one(folder))
+    return opened[0]
 
 
 def open_rollouts(
