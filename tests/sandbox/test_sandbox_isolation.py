@@ -224,6 +224,14 @@ LEFT = [
         "try:\n    from multiprocessing import shared_memory as m; m.SharedMemory('left', True, 64)\nexcept OSError: pass\nimport os; os._exit(0)",
         "from multiprocessing import shared_memory as m\ntry: m.SharedMemory('left'); print(True)\nexcept OSError: print(False)",
     ),
+    # The pages that a program shares with the zygote, found as it would find them.
+    (
+        "import ctypes\nfor line in open('/proc/self/maps'):\n    if ' rw-s ' in line:\n"
+        "        ctypes.memmove(int(line.split('-')[0], 16) + 64, b'left', 4)",
+        "import ctypes\nfound = []\nfor line in open('/proc/self/maps'):\n    if ' rw-s ' in line:\n"
+        "        a, b = (int(x, 16) for x in line.split()[0].split('-'))\n"
+        "        found.append(b'left' in ctypes.string_at(a, b - a))\nprint(any(found))",
+    ),
 ]
 
 
