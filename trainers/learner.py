@@ -102,6 +102,8 @@ class LearnerBuilder:
             "max_tokens": max_tokens,
             "seed": config.seed,
             "ranks": self._ranks,
+            # vLLM reports no entropies, and without them a collapse would go unnoticed.
+            "tells_entropy": config.engine.kind != "hf",
         }
         if critic is None:
             credit: BanditCredit | CriticCredit = BanditCredit(config.algorithm)

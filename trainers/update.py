@@ -109,6 +109,7 @@ class Updater:
         max_tokens: the most that a completion may have, the constant of `fixed_length`.
         seed: of the order of minibatches.
         ranks: the processes that share the work; each computes its part of the micro-batches.
+        tells_entropy: whether `entropy` is among the metrics, for an engine that cannot tell those of its draws.
 
     Attributes:
         failure: why the last step was cut short, if a gradient was not finite.
@@ -125,6 +126,7 @@ class Updater:
         max_tokens: int,
         seed: int,
         ranks: Ranks | None = None,
+        tells_entropy: bool = False,
     ) -> None:
         if algorithm.needs_reference and reference is None:
             raise ValueError(f"{algorithm.name} with kl_coef {algorithm.kl_coef} needs a reference policy")
@@ -141,7 +143,8 @@ class Updater:
         self.ranks = ranks or Ranks()
         self.failure: NotFinite | None = None
         self.entropy = EntropyBonus(algorithm)
-        self._with_entropies = {"entropies": True} if algorithm.entropy_bonus else {}
+        self._tells_entropy = tells_entropy
+        self._with_entropies = {"entropies": True} if tells_entropy or algorithm.entropy_bonus else {}
 
     def step(self, batch: Batch, advantages: Tensor, step: int, frozen: Frozen | None = None) -> dict[str, float]:
         """All epochs and minibatches over one batch; returns metrics by their published names.
@@ -259,7 +262,9 @@ class Updater:
         mine.losses.append(loss)
         seen = Tally.of_ranks(self.ranks.gather(mine))
         if self.algorithm.entropy_bonus:
-            self.entropy.observe(seen.sums.pop("entropy") / seen.tokens)
+            self.entropy.observe(seen.sums["entropy"] / seen.tokens)
+        if not self._tells_entropy:
+            seen.sums.pop("entropy", None)
         tally.merge(seen)
         return True
 
@@ -301,6 +306,7 @@ class Updater:
         token_loss = weights[cut.rows].to(device)[:, None] * token_loss
         if self.algorithm.entropy_bonus:
             token_loss = token_loss - bonus * said.entropies
+        if self._with_entropies:
             values["entropy"] = said.entropies
         tally.add(mask, **values)
         tally.largest_drift = max(tally.largest_drift, float(drift[mask].max()))

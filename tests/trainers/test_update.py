@@ -79,7 +79,7 @@ def accelerator():
 def updater(accelerator):
     """Makes an updater of a model; with plain gradient descent unless told otherwise, and no clipping of its norm."""
 
-    def make(model, algorithm, reference=None, optimizer=torch.optim.SGD, cls=Updater, **settings):
+    def make(model, algorithm, reference=None, optimizer=torch.optim.SGD, cls=Updater, tells_entropy=False, **settings):
         settings = {"max_grad_norm": 1e9, "learning_rate": 0.01, **settings}
         return cls(
             accelerator,
@@ -90,6 +90,7 @@ def updater(accelerator):
             TrainSettings(**settings),
             MAX_TOKENS,
             seed=3,
+            tells_entropy=tells_entropy,
         )
 
     return make
@@ -522,6 +523,19 @@ def test_minibatches_are_the_seeds_and_random_states_are_left_alone(updater, ran
 
 def test_a_tally_of_nothing_says_nothing():
     assert Tally().metrics() == {}
+
+
+def test_the_entropy_is_told_where_the_engine_cannot_and_moves_nothing(updater, random_llama):
+    batch, row = batch_of(rollout()), algorithm()
+    advantages = advantages_of(batch, row)
+    silent, telling = random_llama(), random_llama()
+    assert "entropy" not in updater(silent, row).step(batch, advantages, 0)
+    with torch.no_grad():
+        logits = telling(batch.input_ids, attention_mask=batch.attention_mask).logits[:, :-1]
+    said = torch.distributions.Categorical(logits=logits).entropy()[batch.loss_mask[:, 1:]].mean()
+    metrics = updater(telling, row, tells_entropy=True).step(batch, advantages, 0)
+    assert metrics["entropy"] == pytest.approx(float(said), rel=1e-6)
+    assert torch.equal(weights(silent), weights(telling))
 
 
 @pytest.mark.parametrize("name", ["grpo", "reinforce", "cispo"])
