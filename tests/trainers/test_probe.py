@@ -41,6 +41,15 @@ def test_the_mean_and_the_largest_difference_are_those_of_the_generated_tokens(r
     assert found["sampling/probe_logprob_diff_mean"] == pytest.approx(0.25 + 1.5 / 15, abs=1e-4)
 
 
+def test_it_asks_for_no_more_than_the_engine_has_room_for(random_llama):
+    model = random_llama()
+    engine = Shifted(HFEngine(model, [], 0), 0.0, extra=0.7)
+    engine.max_length = 7
+    found = probe(engine, TokenLogprobs(model), PROMPTS, 0, max_mean_diff=1)
+    # The longest prompt has 5 tokens, so that each of the three is completed with 2.
+    assert found["sampling/probe_logprob_diff_mean"] == pytest.approx(0.7 / 6, abs=1e-4)
+
+
 def test_older_weights_are_noticed_and_named(random_llama):
     stale, policy = random_llama(0), random_llama(1)
     engine = HFEngine(stale, [1], 0)

@@ -37,7 +37,7 @@ def probe(
         prompts: token ids; a handful is enough.
         pad_id: fills shorter rows.
         max_mean_diff: the bound on the mean absolute difference, in nats a token.
-        max_tokens: how many tokens a prompt is completed with at most.
+        max_tokens: how many tokens a prompt is completed with at most; fewer where the engine has no room for them.
         autocast: makes the context of the policy's forward passes.
 
     Returns:
@@ -47,6 +47,9 @@ def probe(
         UserError: if the mean is beyond the bound, or is no number.
     """
     seeds = [derive(0, "probe", row) for row in range(len(prompts))]
+    if engine.max_length is not None:
+        # What a rollout has room for, so that the probe does not refuse a run that would fit.
+        max_tokens = max(1, min(max_tokens, engine.max_length - max(map(len, prompts))))
     completions = engine.generate(prompts, Sampling(max_tokens, policy.temperature), seeds)
     reported = torch.tensor([logprob for completion in completions for logprob in completion.logprobs])
     with autocast():
