@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from typing import Literal
+from urllib.parse import urlsplit
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 _OF_VLLM = ("dtype", "gpu_memory_utilization", "max_model_len", "tensor_parallel_size", "enforce_eager")
 _OF_SERVERS = ("servers", "routing", "weights", "request_timeout", "async_steps")
@@ -36,6 +37,18 @@ class EngineSettings(BaseModel):
         0.5, gt=0, description="nats a token that they may differ by on average in the probe; beyond it the run stops"
     )
 
+    @field_validator("servers")
+    @classmethod
+    def _servers_are_addresses(cls, servers: tuple[str, ...]) -> tuple[str, ...]:
+        for url in servers:
+            if not _is_address(url):
+                raise ValueError(f"the server {url!r} is no address; write it as in http://127.0.0.1:8000.")
+        plain = [url.rstrip("/") for url in servers]
+        for url in plain:
+            if plain.count(url) > 1:
+                raise ValueError(f"the server {url} is named more than once; name each once.")
+        return servers
+
     @model_validator(mode="after")
     def _settings_fit_the_kind(self) -> EngineSettings:
         strange: tuple[str, ...] = ()
@@ -52,3 +65,13 @@ class EngineSettings(BaseModel):
                     f"{kinds}, or leave {name} out."
                 )
         return self
+
+
+def _is_address(url: str) -> bool:
+    """Whether it is one of a server, without a path."""
+    try:
+        parts = urlsplit(url)
+        whole = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0  # reading it checks it
+    except ValueError:
+        return False
+    return whole and not (parts.path.strip("/") or parts.query or parts.fragment)
