@@ -75,12 +75,13 @@ def _advantage(row: Algorithm, train: TrainSettings) -> str:
 def _gae(row: Algorithm) -> str:
     alpha = row.length_adaptive_alpha
     lam = f"{row.lam:g}" if alpha is None else f"1 - 1 / ({alpha:g} * |o_i|)"
-    returns = "R_t = A_t + V_t" if row.critic_lam is None else f"R_t = A_t + V_t of lambda {row.critic_lam:g}"
+    critic_lam = row.lam if row.critic_lam is None else row.critic_lam
+    same = alpha is None and critic_lam == row.lam
     return "; ".join(
         [
             f"A_t = sum_k ({row.gamma:g} * lambda)^k (r_t+k + {row.gamma:g} * V_t+k+1 - V_t+k) with lambda {lam}",
-            "whitened over the loss tokens" if row.whiten else "not whitened",
-            returns,
+            "R_t = A_t + V_t" if same else f"R_t = A_t + V_t of lambda {critic_lam:g}",
+            "A_t then whitened over the loss tokens" if row.whiten else "A_t not whitened",
             f"after what was cut short V is {'as the critic says' if row.bootstrap_truncated else '0'}",
         ]
     )
@@ -157,12 +158,14 @@ def _entropy(row: Algorithm) -> str:
 
 
 def _normaliser(row: Algorithm, train: TrainSettings, max_tokens: int) -> str:
-    rows = _rows(train) // train.minibatches
+    least, more = divmod(_rows(train), train.minibatches)
+    sizes = [least, least + 1] if more else [least]
+    rows, constants = (" or ".join(map(str, numbers)) for numbers in (sizes, [size * max_tokens for size in sizes]))
     counted = "counted over the whole optimizer step, graded rows alone"
     return {
         "sequence_mean": f"N = {rows} rows, |o_i| = the tokens of row i (1 to {max_tokens}); {counted}",
-        "token_mean": f"T = the tokens of {rows} rows (at most {rows * max_tokens}); {counted}",
-        "fixed_length": f"N * L_max = {rows} rows * {max_tokens} tokens = {rows * max_tokens}; {counted}",
+        "token_mean": f"T = the tokens of {rows} rows (at most {sizes[-1] * max_tokens}); {counted}",
+        "fixed_length": f"N * L_max = {rows} rows * {max_tokens} tokens = {constants}; {counted}",
         "sequence_sum": f"N = {rows} rows; {counted}",
     }[row.aggregate]
 

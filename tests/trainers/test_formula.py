@@ -48,6 +48,12 @@ def block(**cells):
         ),
         ({"name": "reinforce"}, ["A_i = R_i - mean R over the batch of 32", "L_t = -A_i * log pi_t"]),
         ({"name": "reinforce", "advantage": "moving_average"}, ["A_i = R_i - b, with b <- 0.9 b + 0.1 mean R"]),
+        (
+            {"name": "ppo", "length_adaptive_alpha": 0.05},
+            ["with lambda 1 - 1 / (0.05 * |o_i|); R_t = A_t + V_t of lambda 0.95; A_t then whitened"],
+        ),
+        ({"name": "ppo", "critic_lam": 1, "whiten": False}, ["R_t = A_t + V_t of lambda 1; A_t not whitened"]),
+        ({"name": "ppo", "critic_lam": 0.95}, ["with lambda 0.95; R_t = A_t + V_t; A_t then whitened"]),
         ({"name": "grpo", "entropy_coef": 0.01}, ["loss - 0.01 * mean entropy a token"]),
         ({"name": "grpo", "entropy_target": 0.3}, ["while that is at most 0.3 nats"]),
         ({"name": "grpo", "kl_coef": 0.1, "kl_estimator": "k1"}, ["on average its gradient is nought"]),
@@ -58,6 +64,20 @@ def test_the_block_has_the_formula_and_its_numbers(cells, lines):
     assert text.startswith(f"objective of {cells['name']}\n")
     for line in lines:
         assert line in text
+
+
+@pytest.mark.parametrize(
+    ("name", "normaliser"),
+    [
+        ("grpo", "N = 7 or 8 rows,"),
+        ("reinforce", "N = 7 or 8 rows;"),
+        ("dapo", "T = the tokens of 7 or 8 rows (at most 384);"),
+        ("dr_grpo", "N * L_max = 7 or 8 rows * 48 tokens = 336 or 384;"),
+    ],
+)
+def test_minibatches_that_do_not_divide_the_rows_have_two_sizes(name, normaliser):
+    train = TrainSettings(prompts_per_step=3, group_size=5, minibatches=2)
+    assert normaliser in formula(Algorithm.model_validate({"name": name}), train, max_tokens=48)
 
 
 @pytest.mark.parametrize("name", ALGORITHMS)
