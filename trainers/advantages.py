@@ -7,6 +7,8 @@ number.
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterable
 from typing import Literal
 
 import torch
@@ -52,6 +54,15 @@ def group_advantages(
             centred = centred * (len(graded) / max(len(graded) - 1, 1))
         advantages[members] = centred
     return advantages.float()
+
+
+def has_spread(rewards: Iterable[float]) -> bool:
+    """Whether the graded rewards of a group differ, as float32 numbers, which advantages are taken of.
+
+    The reward of an episode is a sum over turns, and equal ones may differ in the last bit of a float.
+    """
+    graded = [reward for reward in rewards if not math.isnan(reward)]
+    return len(torch.tensor(graded, dtype=torch.float32).unique()) > 1
 
 
 def batch_advantages(rewards: Tensor, kind: BatchAdvantage, ddof: int = 1, eps: float = 1e-4) -> Tensor:

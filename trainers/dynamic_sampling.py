@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from .advantages import has_spread
 from .trajectory import Trajectory
 
 
@@ -52,7 +52,7 @@ def sample_with_spread(
     while rollouts < most_rollouts and len(varied) < groups:
         drawn += _by_group(draw(rollouts), first=len(drawn))
         rollouts += 1
-        varied = [number for number, members in enumerate(drawn) if _has_spread(members, reward)]
+        varied = [number for number, members in enumerate(drawn) if has_spread(map(reward, members))]
     flat = [number for number in range(len(drawn)) if number not in set(varied)]
     chosen = sorted([*varied[:groups], *flat[: max(0, groups - len(varied))]])
     return Sampled(
@@ -75,7 +75,3 @@ def _by_group(trajectories: list[Trajectory], first: int) -> list[list[Trajector
         members = groups.setdefault(trajectory.group, [])
         members.append(replace(trajectory, group=first + list(groups).index(trajectory.group)))
     return list(groups.values())
-
-
-def _has_spread(members: list[Trajectory], reward: Callable[[Trajectory], float]) -> bool:
-    return len({value for member in members if not math.isnan(value := reward(member))}) > 1

@@ -12,6 +12,7 @@ from typing import Any
 
 from accelerate import Accelerator
 
+from .advantages import has_spread
 from .trajectory import Trajectory
 
 
@@ -53,7 +54,7 @@ def _group_metrics(graded: Iterable[Trajectory]) -> dict[str, float | None]:
     solved = [fmean(bool(t.verdict.passed) for t in group) for group in groups.values()]
     return {
         "reward_std": _mean(deviations),
-        "frac_reward_zero_std": _mean(deviation == 0 for deviation in deviations),
+        "frac_reward_zero_std": _mean(not has_spread(t.reward for t in group) for group in groups.values()),
         "groups/solved_none": _mean(share == 0 for share in solved),
         "groups/solved_some": _mean(0 < share < 1 for share in solved),
         "groups/solved_all": _mean(share == 1 for share in solved),

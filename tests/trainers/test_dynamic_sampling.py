@@ -75,3 +75,10 @@ def test_at_the_bound_the_batch_keeps_its_size(most):
 def test_the_ungraded_give_no_spread():
     _, tasks, _ = sample([[1.0, NAN]], [[NAN, NAN]], [SPREAD])
     assert tasks == ["2.0"]
+
+
+def test_what_rounding_alone_sets_apart_is_no_spread():
+    """An episode's reward is a sum over turns; advantages are taken in float32, in which these two are equal."""
+    assert 0.1 + 0.2 + 0.3 != 0.3 + 0.2 + 0.1
+    _, tasks, metrics = sample([[0.1 + 0.2 + 0.3, 0.3 + 0.2 + 0.1]], [SPREAD])
+    assert (tasks, metrics.groups_without_spread) == (["1.0"], 0)

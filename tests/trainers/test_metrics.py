@@ -98,6 +98,11 @@ def test_equal_rewards_that_binary_cannot_hold_have_no_spread():
     assert (metrics["reward_std"], metrics["frac_reward_zero_std"]) == (0.0, 1.0)
 
 
+def test_what_rounding_alone_sets_apart_is_no_spread():
+    metrics = rollout_metrics([trajectory(0, 0.1 + 0.2 + 0.3, 1), trajectory(0, 0.3 + 0.2 + 0.1, 1)])
+    assert metrics["frac_reward_zero_std"] == 1.0
+
+
 def test_a_mean_of_nothing_is_left_out():
     metrics = rollout_metrics([trajectory(0, NAN, 3, cut_off=True, entropies=None)] * 2)
     assert metrics == {
