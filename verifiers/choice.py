@@ -32,7 +32,7 @@ _RIVAL = re.compile(
     r"(?:\A|[\s,;/&])(?:or|and|nor|/|&|,)?\s*[(\[]?[A-J](?:[)\].:,;]|\s*\Z)|\b(?:or|and|nor)\s+[(\[]?[A-J]\b", re.DOTALL
 )
 _ABOUT_IT = re.compile(
-    r"(?:is|are|was|were|isn't|cannot|can't|could|may|might|must|would|or|and|but|nor|not|seems|looks|maybe|perhaps"
+    r"(?:is|are|was|were|isn['’]t|cannot|can['’]t|could|may|might|must|would|or|and|but|nor|not|seems|looks|maybe|perhaps"
     r"|incorrect|wrong|false)\b",
     re.IGNORECASE,
 )

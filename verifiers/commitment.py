@@ -196,7 +196,8 @@ _SEVERAL = re.compile(
 _EITHER = re.compile(r"\beither\b")
 _SENTENCE_BREAK = re.compile(r"[.!?]\s|\n\s*\n")
 _DENIED = re.compile(
-    r"(?:\b(?:not|never|cannot|rather\sthan|instead\sof)|n't|\\neq?|≠)\s*+(?:(?:be|equal|equal\sto|the|answer|is)\s)*+[\s:(*]*+\Z",
+    r"(?:(?:\b(?:not|never|cannot|neither|nor|no\slonger|rather\sthan|instead\sof)|n['’]t)(?:\s*+[a-z]\s?=)?|\\neq?|≠)"
+    r"\s*+(?:(?:be|equal|equal\sto|the|answer|is)\s)*+[\s:(*]*+\Z",
     re.IGNORECASE,
 )
 _WITHDRAWN = re.compile(
@@ -242,7 +243,7 @@ def _boxed(region: str, found: list[Box]) -> Commitment | NoAnswer:
 
 
 # A part of every denial, in small letters; of "instead" what has one small form only.
-_DENYING = re.compile(r"n[o']t|never|rather|tead|\\ne|≠")
+_DENYING = re.compile(r"n[o'’]t|never|neither|nor|longer|rather|tead|\\ne|≠")
 _NOTHING_FOLLOWS = re.compile(r"[\s$*})\]\\,.;!]*+\Z")
 
 

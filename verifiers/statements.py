@@ -41,7 +41,7 @@ class Statement:
 
 _RETRACTION = re.compile(
     r"""
-    [\s$*})\]\\,;.!"'`-]*+
+    [\s$*})\]\\,;.!?"'`-]*+
     (?:(?:but|oh|wait|no|hmm+|actually|sorry|oops|however|hold\son|which|this|that|it|(?:the|my|this|that)\sanswer)
        \b[,.!…]*+\s++)*
     (?:(?:is|was|must\sbe|has\sto\sbe|(?:that|it|this)['’]s)\s(?:(?:clearly|obviously|definitely|just)\s)?
@@ -147,7 +147,7 @@ _VERB = r"(?:expect|think|guess|believe|assume|claim|say|suspect|imagine|conclud
 # What makes of the announcement that follows no statement of the writer's.
 _UNCOMMITTED = re.compile(
     rf"(?:\b{_VERB}(?:e|s|es|ed|d|ing)?|\b(?:if|unless|whether|possible|potential|candidate|plausible|wrong|incorrect"
-    r"|alternative|another|other|tempting|naive)|(?:\bnot|n't)\s(?:sure|certain|clear)|\w['’]s|s['’])\s(?:that\s)?\Z",
+    r"|alternative|another|other|tempting|naive)|(?:\bnot|n['’]t)\s(?:sure|certain|clear)|\w['’]s|s['’])\s(?:that\s)?\Z",
     re.IGNORECASE,
 )
 _OWN_VIEW = re.compile(
