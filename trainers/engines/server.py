@@ -266,8 +266,20 @@ class ServerEngine(Engine):
 class FollowingServerEngine(ServerEngine):
     """The engine of a process that another one brings the weights for: of all but the first process of a run.
 
-    All processes call `sync` before any of them generates again.
+    All processes call `sync` before any of them generates again. Which servers have the weights then is asked when
+    it generates for the first time after that: the first process may have gone on without some of them.
     """
+
+    _looked = True
+
+    def stream(
+        self, prompts: Sequence[Sequence[int]], sampling: Sampling, seeds: Sequence[int]
+    ) -> Iterator[tuple[int, Completion]]:
+        """See `Engine.stream`."""
+        if not self._looked:
+            self._loop.run(self._look())
+            self._looked = True
+        yield from super().stream(prompts, sampling, seeds)
 
     def sync(self, weights: Iterable[tuple[str, Tensor]], version: int) -> None:
         """See `Engine.sync`; takes part in gathering the weights, which the servers have from the first process."""
@@ -280,6 +292,19 @@ class FollowingServerEngine(ServerEngine):
 
         self._loop.run(note())
         self.version = version
+        self._looked = False
+
+    async def _look(self) -> None:
+        """Take out the servers that do not have the weights."""
+        servers = self._pool.up
+        labels = await asyncio.gather(*(server.client.weight_version() for server in servers), return_exceptions=True)
+        for server, found in zip(servers, labels, strict=True):
+            if isinstance(found, Unanswered):
+                self._pool.lose(server, str(found))
+            elif isinstance(found, BaseException):
+                raise found
+            elif found != server.label:
+                self._pool.lose(server, f"it has the weights {found!r} instead of {server.label!r}")
 
     async def _take_back(self, server: Server) -> bool:
         """A server that answers again is fit once the first process has given it the weights."""

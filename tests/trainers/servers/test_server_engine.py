@@ -389,6 +389,26 @@ def test_the_engines_of_other_processes_follow_the_first(rule_server, engine):
     follower.close()
 
 
+def test_an_engine_that_follows_asks_nothing_of_a_server_that_the_first_process_left_out(rule_server, engine):
+    one, other = rule_server(), rule_server()
+    lead, said = engine(one, run="a"), []
+    follower = FollowingServerEngine(
+        [one.url, other.url],
+        {EOS},
+        100,
+        lambda servers: FolderWeights(Path("/nowhere"), "float32", 1),
+        run="a",
+        say=said.append,
+        probe_every=0.05,
+    )
+    lead.sync(weights(3), 1)
+    follower.sync(weights(3), 1)
+    assert follower.generate([[5]] * 6, Sampling(20), range(6)) == lead.generate([[5]] * 6, Sampling(20), range(6))
+    assert not other.asked
+    assert said == [f"warning: the server {other.url} is lost (it has the weights 'default' instead of 'a/1')"]
+    follower.close()
+
+
 def test_threads_share_the_engine(rule_server, engine):
     made = engine(rule_server(), rule_server())
     streams = [Stream(made, [[5]] * 8, Sampling(20), range(first, first + 8)) for first in range(0, 64, 8)]
