@@ -158,6 +158,15 @@ class Algorithm(BaseModel):
         return self
 
     @model_validator(mode="after")
+    def _old_logprobs_are_divided_by(self) -> Algorithm:
+        if self.old_logprobs == "sampler" and self.ratio == "none":
+            raise ValueError(
+                f"old_logprobs is 'sampler' but {self.name} has no ratio that would divide by them; set correction: "
+                "token_truncate in its place, or ratio: token and surrogate: clip."
+            )
+        return self
+
+    @model_validator(mode="after")
     def _spread_is_what_teaches(self) -> Algorithm:
         if self.dynamic_sampling and not self.compares_groups:
             raise ValueError(

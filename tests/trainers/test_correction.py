@@ -68,6 +68,7 @@ def test_bounds_are_those_of_the_kind_unless_given():
     ("cells", "reason"),
     [
         ({"correction": "token_truncate", "old_logprobs": "sampler"}, "count twice"),
+        ({"name": "rloo", "old_logprobs": "sampler"}, "has no ratio that would divide by them"),
         ({"correction_high": 3}, "leave correction_high out"),
         ({"correction": "token_mask", "correction_low": 5}, "raise the second"),
         ({"correction": "sequence_sum"}, "sequence_mask"),
