@@ -38,7 +38,7 @@ def formula(
         "updates": _updates(algorithm, train),
     }
     if algorithm.needs_critic:
-        lines["critic"] = _critic(critic or CriticSettings())
+        lines["critic"] = _critic(critic or CriticSettings(), train)
     width = max(len(name) for name in lines)
     return "\n".join(
         [f"objective of {algorithm.name}", *(f"  {name:<{width}}  {text}" for name, text in lines.items())]
@@ -185,11 +185,13 @@ def _sampling(row: Algorithm, train: TrainSettings) -> str:
     return f"{drawn}, other prompts for groups without spread, in at most {row.dynamic_sampling_rollouts} rollouts"
 
 
-def _critic(critic: CriticSettings) -> str:
+def _critic(critic: CriticSettings, train: TrainSettings) -> str:
     clip = "" if critic.clip is None else f", (clip(V_t, V_old_t - {critic.clip:g}, V_old_t + {critic.clip:g}) - R_t)^2"
     loss = "1/T sum 1/2 (V_t - R_t)^2" if not clip else f"1/T sum 1/2 max((V_t - R_t)^2{clip})"
     where = "a backbone of its own" if critic.kind == "separate" else f"the policy's backbone, {critic.coef:g} * loss"
-    alone = f", alone for {critic.warmup_steps} step(s)" if critic.warmup_steps else ""
+    alone = f", alone for {critic.warmup_steps} of {train.steps} steps" if critic.warmup_steps else ""
+    if critic.warmup_steps >= train.steps:
+        alone = f", alone for all {train.steps} steps, so that the policy never moves"
     return f"on {where}; loss = {loss}, learning rate {critic.learning_rate:g}{alone}"
 
 

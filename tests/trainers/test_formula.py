@@ -4,6 +4,7 @@ import sys
 import pytest
 
 from rlvr.trainers.algorithms import ALGORITHMS, Algorithm
+from rlvr.trainers.critic_settings import CriticSettings
 from rlvr.trainers.formula import formula
 from rlvr.trainers.settings import TrainSettings
 
@@ -78,6 +79,14 @@ def test_the_block_has_the_formula_and_its_numbers(cells, lines):
 def test_minibatches_that_do_not_divide_the_rows_have_two_sizes(name, normaliser):
     train = TrainSettings(prompts_per_step=3, group_size=5, minibatches=2)
     assert normaliser in formula(Algorithm.model_validate({"name": name}), train, max_tokens=48)
+
+
+@pytest.mark.parametrize(("steps", "said"), [(4, "alone for 3 of 4 steps"), (3, "alone for all 3 steps")])
+def test_a_critic_that_only_warms_up_is_said_to(steps, said):
+    row, train = Algorithm.model_validate({"name": "ppo"}), TrainSettings(steps=steps)
+    last = formula(row, train, max_tokens=48, critic=CriticSettings(warmup_steps=3)).splitlines()[-1]
+    assert said in last
+    assert ("the policy never moves" in last) == (steps == 3)
 
 
 @pytest.mark.parametrize("name", ALGORITHMS)
