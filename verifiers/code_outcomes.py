@@ -136,7 +136,7 @@ def outcome_beside(form: AssertTests | PytestTests, result: Result, objects: boo
     elif tests_run < form.count or (exact and tests_run != form.count):
         failure = f"{tests_run} tests ran instead of {form.count}"
     elif not report.trusted and not objects:
-        failure = "an object of the program's own class decided about a test"
+        failure = "an object of the program's own class decided about a test, which counts only with objects=True"
         passed = 0
     elif report.tests_passed != report.tests_run:
         failure = "a test did not pass"

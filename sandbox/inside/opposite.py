@@ -302,6 +302,11 @@ class StandIn:
     def __delattr__(self, name: str) -> None:
         _do(self, "delattr", name)
 
+    def __mro_entries__(self, bases: tuple) -> tuple:
+        object.__getattribute__(self, "_opposite").needs_inside = True
+        name = object.__getattribute__(self, "_name")
+        raise TypeError(f"{name} is in another process, so nothing can inherit from it")
+
     def __instancecheck__(self, thing: Any) -> bool:
         _doubt(self)
         return bool(_do_with(self, "isinstance", thing, self))

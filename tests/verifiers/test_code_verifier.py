@@ -126,8 +126,8 @@ def test_an_object_that_decides_about_itself_counts_only_where_that_is_allowed()
     assert graded(program, tests, objects=True).passed
 
 
-def asserted(source: str) -> dict[str, str]:
-    return {"form": "asserts", "entry_point": "f", "source": source}
+def asserted(source: str, entry_point: str = "f") -> dict[str, str]:
+    return {"form": "asserts", "entry_point": entry_point, "source": source}
 
 
 @pytest.mark.parametrize(
@@ -231,6 +231,25 @@ def test_objects_of_the_tests_need_the_programs_own_process() -> None:
     assert allowed.passed
     assert "not to be relied on" in allowed.detail
     assert graded("def f(node):\n    return 4", tests, objects=True).score == 0.0
+
+
+def test_classes_that_inherit_from_the_programs_need_its_own_process() -> None:
+    tests = asserted("class Loud(Animal):\n    def word(self): return 'HA'\nassert Loud().says() == 'HA!'", "Animal")
+    program = "class Animal:\n    def word(self): return 'ha'\n    def says(self): return self.word() + '!'"
+    refused = graded(program, tests)
+    assert (refused.score, refused.status) == (None, "error")
+    assert "objects=True" in refused.detail
+    assert graded(program, tests, objects=True).passed
+    assert graded(program.replace("'!'", "'?'"), tests, objects=True).score == 0.0
+
+
+def test_who_tests_a_class_is_told_what_that_needs() -> None:
+    tests = asserted("stack = Stack()\nstack.push(1)\nassert stack.pop() == 1", "Stack")
+    program = "class Stack:\n    def push(self, x): self.top = x\n    def pop(self): return self.top"
+    refused = graded(program, tests)
+    assert refused.score == 0.0
+    assert "objects=True" in refused.detail
+    assert graded(program, tests, objects=True).passed
 
 
 def test_a_batch_has_its_verdicts_in_order() -> None:
