@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import time
 from collections.abc import Callable, Iterable
 from statistics import fmean
@@ -59,6 +58,7 @@ class AsynchronousRollouts(Rollouts):
         self._played_again = 0
         self._told_retries = 0
         self._metrics: dict[str, float] = {}
+        self._ages: list[int] = []  # of the tokens that were taken
 
     def take(self, step: int) -> list[Trajectory]:
         """See `Rollouts.take`; waits until the groups are there.
@@ -97,11 +97,14 @@ class AsynchronousRollouts(Rollouts):
         """Of the groups that were taken since the last call.
 
         `sampling/staleness/mean` and `max` say, over generated tokens, by how many versions the weights that they were
-        drawn with are behind those that learn from them; `async/queue_length` is how many groups were waiting, and
-        `async/wait` how many seconds the learner waited for the rest; `async/retries` counts requests and groups that
-        were asked for again.
+        drawn with are behind those that learn from them; `async/queue_length` is how many groups were waiting at
+        first, and `async/wait` how many seconds the learner waited for the rest; `async/retries` counts requests and
+        groups that were asked for again.
         """
         told, self._metrics = self._metrics, {}
+        ages, self._ages = self._ages, []
+        if ages:
+            told |= {"sampling/staleness/mean": fmean(ages), "sampling/staleness/max": float(max(ages))}
         return told
 
     def close(self) -> None:
@@ -177,14 +180,12 @@ class AsynchronousRollouts(Rollouts):
 
     def _note(self, step: int, played: list[Played], ready: int, waited: float) -> None:
         retries = self._played_again + getattr(self._player.engine, "retries", 0)
-        ages = [step - version for group in played for version in _versions(group)]
+        self._ages += [step - version for group in played for version in _versions(group)]
         self._metrics = {
-            "async/queue_length": float(ready),
+            "async/queue_length": self._metrics.get("async/queue_length", float(ready)),
             "async/wait": waited + self._metrics.get("async/wait", 0.0),
             "async/retries": float(retries - self._told_retries) + self._metrics.get("async/retries", 0.0),
         }
-        with contextlib.suppress(ValueError):  # no token at all was generated
-            self._metrics |= {"sampling/staleness/mean": fmean(ages), "sampling/staleness/max": float(max(ages))}
         self._told_retries = retries
 
 

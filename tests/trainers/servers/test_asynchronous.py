@@ -107,6 +107,7 @@ def test_groups_are_begun_ahead_of_the_learner_and_no_further(rule_server, setup
     rollouts.take(0)
     most = (1 + ahead) * PER_STEP * GROUP
     server.wait_for(lambda: len(server.asked) == most and server.running == 0)
+    rollouts.metrics()
     rollouts.sync(weights(1), 1)
     server.wait_for(lambda: len(server.asked) == most + PER_STEP * GROUP and server.running == 0)
     rollouts.take(1)
@@ -115,6 +116,22 @@ def test_groups_are_begun_ahead_of_the_learner_and_no_further(rule_server, setup
     assert (told["sampling/staleness/mean"], told["sampling/staleness/max"]) == (1.0, 1.0)
     assert told["async/retries"] == 0
     assert told["async/wait"] >= 0
+
+
+def test_the_staleness_of_a_step_that_takes_twice_is_that_of_both_rollouts(rule_server, setup):
+    server = rule_server()
+    rollouts = setup(server).asynchronous(1)
+    rollouts.take(0)
+    server.wait_for(lambda: len(server.asked) == 2 * PER_STEP * GROUP and server.running == 0)
+    rollouts.sync(weights(1), 1)
+    rollouts.metrics()
+    server.wait_for(lambda: len(server.asked) == 3 * PER_STEP * GROUP and server.running == 0)
+    old, new = rollouts.take(1), rollouts.take(1)
+    tokens = [sum(trajectory.length for trajectory in rollout) for rollout in (old, new)]
+    told = rollouts.metrics()
+    assert told["sampling/staleness/mean"] == pytest.approx(tokens[0] / sum(tokens))
+    assert told["sampling/staleness/max"] == 1
+    assert told["async/queue_length"] >= PER_STEP  # at first
 
 
 def test_weights_that_come_in_the_middle_of_a_group_are_stamped_on_its_tokens(rule_server, setup):
