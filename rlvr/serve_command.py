@@ -19,6 +19,7 @@ from .trainers.engines.server_process import ServerOptions, check_vllm, server_c
 from .trainers.warmstart import cache_root
 from .verifiers import UserError
 
+_DTYPES = ("auto", "float32", "bfloat16", "float16")
 _LOCAL = ("127.0.0.1", "localhost", "::1")
 
 
@@ -42,6 +43,8 @@ def serve_command(
     more: Annotated[list[str] | None, typer.Argument(help="After --: passed on to vLLM.", metavar="-- FLAGS")] = None,
 ) -> None:
     """Start a vLLM server with all that training needs; name its address in engine.servers."""
+    if dtype not in _DTYPES:
+        raise UserError(f"--dtype is {dtype!r}; choose one of {', '.join(_DTYPES)}.")
     check_vllm()
     _check_port(host, port)
     if host not in _LOCAL:
@@ -78,7 +81,7 @@ def _folder_for_vllm(model: str) -> str:
     """The model as vLLM reads it: quantised ones, which could not be trained, are expanded into a folder once."""
     source = _gguf_of(model)
     if source is None:
-        if Path(model).is_absolute() and not (Path(model) / "config.json").is_file():
+        if _names_a_path(model) and not (Path(model) / "config.json").is_file():
             raise UserError(f"There is no model in {model!r}, which has no config.json; name its folder.")
         return model
     state = source.stat()
@@ -95,6 +98,12 @@ def _folder_for_vllm(model: str) -> str:
         shutil.rmtree(folder, ignore_errors=True)
         partial.rename(folder)
     return str(folder)
+
+
+def _names_a_path(model: str) -> bool:
+    """Whether it can only be a folder: names on the hub have one slash at most, and no dot before it."""
+    path = Path(model)
+    return path.exists() or path.is_absolute() or model.startswith((".", "~")) or model.count("/") > 1
 
 
 def _gguf_of(model: str) -> Path | None:
