@@ -78,7 +78,8 @@ def test_the_wheel_holds_the_packages_and_the_recipes_and_nothing_else(wheel):
         for name in PACKAGES
         for path in (ROOT / name).rglob("*.py")
     }
-    recipes = {f"rlvr/configs/{path.name}" for path in (ROOT / "configs").glob("*.yaml")}
+    configs = ROOT / "configs"
+    recipes = {f"rlvr/configs/{path.relative_to(configs)}" for path in configs.rglob("*.yaml")}
     with zipfile.ZipFile(wheel) as archive:
         names = set(archive.namelist())
     about = {name for name in names if name.partition("/")[0].endswith(".dist-info")}
