@@ -121,6 +121,7 @@ class Trainer:
         )
         if checkpoint is not None:
             restore_state(checkpoint, self.state)
+        self._taken = self.queue.taken
         say = self.reporter.say
         self.engine = open_engine(config, learner, self.accelerator, self.ranks, run_dir, self.step, say)
         self._generating = generating(self.engine, learner)
@@ -222,6 +223,7 @@ class Trainer:
     def train_step(self) -> dict[str, float]:
         """One rollout and its updates; returns the step's metrics."""
         started = time.perf_counter()
+        self._taken = self.queue.taken
         sampled = self._sample()
         self.engine.sleep()
         collected = time.perf_counter()
@@ -319,8 +321,15 @@ class Trainer:
 
     def _rollout(self, number: int = 0) -> list[Trajectory]:
         """A rollout of the step, with tasks and seeds of its own whatever its number."""
-        trajectories = self.rollouts.take(self.step)
-        self._speak_of_grader_failures(trajectories)
+        try:
+            trajectories = self.rollouts.take(self.step)
+            self._speak_of_grader_failures(trajectories)
+        except UserError:
+            # Every process meets it, and the weights are those of the last whole step.
+            self.queue.taken = self._taken
+            if self.step > 0:
+                self._save_if_new()
+            raise
         return trajectories
 
     def _speak_of_grader_failures(self, trajectories: Sequence[Trajectory]) -> None:

@@ -282,10 +282,9 @@ class Updater:
         correction = correction_weights(
             old, micro.sampler_logprobs, mask, self.algorithm.correction, *self.algorithm.correction_bounds
         )
-        if self.algorithm.old_logprobs == "sampler":
-            old = micro.sampler_logprobs
+        before = micro.sampler_logprobs if self.algorithm.old_logprobs == "sampler" else old
 
-        surrogate = self._surrogate(logprobs, old, cut.of(advantages).to(device), mask)
+        surrogate = self._surrogate(logprobs, before, cut.of(advantages).to(device), mask)
         token_loss = correction * surrogate.loss
         values = {
             "clip_ratio/low_mean": surrogate.clipped_low,

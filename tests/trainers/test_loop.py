@@ -313,6 +313,25 @@ def test_a_grader_that_sometimes_fails_is_reported_and_left_out(tmp_path):
     assert all(row["loss"] is not None and row["grad_norm"] > 0 for row in rows)
 
 
+def test_what_was_learned_is_kept_when_the_engine_fails(whole, graded, tmp_path, monkeypatch):
+    config = configuration(graded, checkpoint={"every": 0})
+    trainer = Trainer(config, tmp_path)
+    take = trainer.rollouts.take
+
+    def lost(step):
+        drawn = take(step)
+        if step == 3:
+            raise UserError("No server is left.")
+        return drawn
+
+    monkeypatch.setattr(trainer.rollouts, "take", lost)
+    with pytest.raises(UserError, match="No server is left"):
+        trainer.run()
+    assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == ["step-000003"]
+    run(config, tmp_path, resume=True)
+    assert without_times(metrics_of(tmp_path)) == without_times(metrics_of(whole[0]))
+
+
 def test_weights_that_are_stale_are_never_generated_with(graded, tmp_path):
     trainer = Trainer(configuration(graded, eval={"every": 0}), tmp_path)
     trainer.train_step()

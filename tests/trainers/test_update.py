@@ -576,3 +576,13 @@ def test_old_logprobs_of_the_sampler_are_what_the_ratio_divides_by(updater, rand
     assert torch.allclose(tripled, 3 * accumulated(updater(model, algorithm()), batch, advantages), atol=1e-6)
     metrics = updater(model, row).step(batch, advantages, 0)
     assert metrics["sampling/logprob_diff_mean"] == pytest.approx(math.log(3), abs=1e-5)
+
+
+def test_how_far_the_policy_moved_is_measured_from_the_trainers_own_log_probs(updater, random_llama):
+    row = algorithm(old_logprobs="sampler", early_stop_kl=0.01)
+    batch = batch_of(rollout())  # to which the sampler is far off
+    model = random_llama()
+    before = weights(model)
+    metrics = updater(model, row, minibatches=2).step(batch, advantages_of(batch, row), 0)
+    assert metrics["policy/approxkl_avg"] < 0.01
+    assert not torch.equal(before, weights(model))
