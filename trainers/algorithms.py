@@ -64,8 +64,18 @@ ALGORITHMS: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 
 _OF_THE_PLACE = {"reward": "k1", "loss": "k3", "none": "k3"}
-_OF_A_CRITIC = (
-    "gamma", "lam", "critic_lam", "length_adaptive_alpha", "whiten", "bootstrap_truncated", "missing_eos_penalty",
+_SCALED = ("group_mean_std", "batch_mean_std")
+# Which cells are asked for only where another one, named first, has one of some values.
+_ASKED_WHERE: tuple[tuple[str, tuple[Any, ...], tuple[str, ...]], ...] = (
+    ("advantage", ("gae",), (
+        "gamma", "lam", "critic_lam", "length_adaptive_alpha", "whiten", "bootstrap_truncated", "missing_eos_penalty",
+    )),
+    ("advantage", _SCALED, ("std_ddof", "std_eps")),
+    ("advantage", ("moving_average",), ("baseline_momentum",)),
+    ("surrogate", ("clip", "cispo"), ("clip_low", "clip_high")),
+    ("kl_controller", ("proportional",), ("kl_target", "kl_horizon")),
+    ("correction", tuple(CORRECTION_BOUNDS), ("correction_low", "correction_high")),
+    ("dynamic_sampling", (True,), ("dynamic_sampling_rollouts",)),
 )  # fmt: skip
 
 
@@ -184,16 +194,26 @@ class Algorithm(BaseModel):
         return self
 
     @model_validator(mode="after")
-    def _a_critic_has_its_cells_to_itself(self) -> Algorithm:
-        if self.needs_critic:
-            return self
-        for name in _OF_A_CRITIC:
-            if getattr(self, name) != type(self).model_fields[name].default:
+    def _cells_are_asked_for(self) -> Algorithm:
+        for decider, values, names in _ASKED_WHERE:
+            decided = getattr(self, decider)
+            for name in names if decided not in values else ():
+                if self._overrides(name):
+                    raise ValueError(
+                        f"{name} is {getattr(self, name)} but {decider} is {decided!r}, under which nothing asks for "
+                        f"it; set {decider}: {values[0]}, or leave {name} out."
+                    )
+        for name in ("entropy_coef_delta", "entropy_coef_max"):
+            if self.entropy_target is None and self._overrides(name):
                 raise ValueError(
-                    f"{name} is {getattr(self, name)} but advantage {self.advantage!r} has no critic; set advantage: "
-                    f"gae, or leave {name} out."
+                    f"{name} is {getattr(self, name)} but the weight of the entropy is fixed; set entropy_target, or "
+                    f"leave {name} out."
                 )
         return self
+
+    def _overrides(self, name: str) -> bool:
+        """Whether a cell is another than that of its row."""
+        return bool(getattr(self, name) != ALGORITHMS[self.name].get(name, type(self).model_fields[name].default))
 
     @model_validator(mode="after")
     def _only_a_kl_in_the_reward_is_steered(self) -> Algorithm:
@@ -207,12 +227,6 @@ class Algorithm(BaseModel):
     @model_validator(mode="after")
     def _sampler_and_trainer_are_compared_once(self) -> Algorithm:
         if self.correction == "none":
-            for name in ("correction_low", "correction_high"):
-                if getattr(self, name) is not None:
-                    raise ValueError(
-                        f"{name} is {getattr(self, name)} but correction is 'none'; set correction: token_truncate, or "
-                        f"leave {name} out."
-                    )
             return self
         if self.old_logprobs == "sampler":
             raise ValueError(

@@ -93,3 +93,27 @@ def test_a_group_of_one_is_refused_where_its_members_are_compared():
     with pytest.raises(ValidationError, match="group_size is 1 but advantage 'leave_one_out' compares"):
         TrainConfig.model_validate(config("rloo"))
     assert TrainConfig.model_validate(config("reinforce")).train.group_size == 1
+
+
+@pytest.mark.parametrize(
+    ("cells", "remedy"),
+    [
+        ({"name": "rloo", "clip_high": 0.3}, "set surrogate: clip, or leave clip_high out"),
+        ({"name": "dr_grpo", "std_ddof": 0}, "set advantage: group_mean_std, or leave std_ddof out"),
+        ({"name": "ppo", "std_eps": 0.1}, "leave std_eps out"),
+        ({"name": "grpo", "baseline_momentum": 0.5}, "set advantage: moving_average"),
+        ({"name": "ppo", "kl_coef": 0.1, "kl_target": 3}, "set kl_controller: proportional"),
+        ({"name": "grpo", "entropy_coef": 0.1, "entropy_coef_delta": 0.1}, "set entropy_target"),
+        ({"name": "grpo", "dynamic_sampling_rollouts": 3}, "set dynamic_sampling: True"),
+        ({"name": "grpo", "gamma": 0.9}, "set advantage: gae"),
+    ],
+)
+def test_a_cell_that_nothing_asks_for_is_refused(cells, remedy):
+    with pytest.raises(ValidationError, match=remedy):
+        Algorithm.model_validate(cells)
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_what_a_row_is_saved_as_is_that_row(name):
+    row = Algorithm.model_validate({"name": name})
+    assert Algorithm.model_validate(row.model_dump()) == row

@@ -9,7 +9,8 @@ from rlvr.trainers.kl_controller import KLController
 
 
 def controller(kind="proportional", coef=0.1):
-    cells = {"kl_controller": kind, "kl_coef": coef, "kl_target": 6.0, "kl_horizon": 1000}
+    steered = {"kl_target": 6.0, "kl_horizon": 1000} if kind == "proportional" else {}
+    cells = {"kl_controller": kind, "kl_coef": coef, **steered}
     return KLController(Algorithm.model_validate({"name": "ppo", **cells}))
 
 

@@ -319,8 +319,8 @@ def test_the_row_is_as_the_paper_says():
     ("sections", "said"),
     [
         ({"critic": {}}, "has advantage 'group_mean_std', which asks none"),
-        ({"algorithm": {"name": "grpo", "lam": 0.5}}, "lam is 0.5 but advantage 'group_mean_std' has no critic"),
-        ({"algorithm": {"name": "grpo", "missing_eos_penalty": 1.0}}, "has no critic"),
+        ({"algorithm": {"name": "grpo", "lam": 0.5}}, "lam is 0.5 but advantage is 'group_mean_std'"),
+        ({"algorithm": {"name": "grpo", "missing_eos_penalty": 1.0}}, "set advantage: gae"),
         ({"algorithm": {"name": "ppo"}, "critic": {"kind": "shared", "model": "m"}}, "on the policy's own backbone"),
         ({"algorithm": {"name": "ppo", "kl_controller": "proportional"}}, "kl_coef above 0 to start from"),
         ({"algorithm": {"name": "ppo"}, "critic": {"knid": "shared"}}, "knid"),
