@@ -55,7 +55,7 @@ from .settings import TrainConfig
 from .sharding import WholeOptimizer, saved_whole
 from .task_queue import TaskQueue
 from .trajectory import Batch, Trajectory
-from .truncation import worth_of_truncated
+from .truncation import worth, worth_of_truncated
 from .weights import named_weights
 
 
@@ -232,7 +232,8 @@ class Trainer:
         batch = worth_of_truncated(batch, algorithm.truncated)
         frozen = self.updater.freeze(batch) if algorithm.kl_in_reward else None
         advantages, told = self.credit(batch, frozen)
-        metrics = rollout_metrics(sampled.everything) | sampled.metrics | self.rollouts.metrics() | told
+        metrics = rollout_metrics(sampled.everything, algorithm.truncated)
+        metrics |= sampled.metrics | self.rollouts.metrics() | told
         metrics |= self.updater.step(batch, advantages, self.step, frozen)
         self.step += 1
         updated = time.perf_counter()
@@ -306,11 +307,8 @@ class Trainer:
             trajectories = self._rollout()
             return Sampled(trajectories, trajectories, {})
 
-        def worth(trajectory: Trajectory) -> float:
-            worthless = algorithm.truncated == "zero_reward" and trajectory.finish_reason == "length"
-            return 0.0 if worthless and not math.isnan(trajectory.reward) else trajectory.reward
-
-        sampled = sample_with_spread(self._rollout, train.prompts_per_step, algorithm.dynamic_sampling_rollouts, worth)
+        paid = partial(worth, rule=algorithm.truncated)
+        sampled = sample_with_spread(self._rollout, train.prompts_per_step, algorithm.dynamic_sampling_rollouts, paid)
         flat = int(sampled.metrics["dynamic_sampling/groups_without_spread"])
         if flat:
             self.reporter.say(

@@ -14,18 +14,23 @@ from accelerate import Accelerator
 
 from .advantages import has_spread
 from .trajectory import Trajectory
+from .truncation import TruncationRule, worth
 
 
-def rollout_metrics(trajectories: Sequence[Trajectory]) -> dict[str, float]:
+def rollout_metrics(trajectories: Sequence[Trajectory], truncated: TruncationRule = "as_is") -> dict[str, float]:
     """Rewards, lengths, turns, entropy and verdicts of a rollout, by their published names.
 
-    Ungraded trajectories count in `verdicts/error` and in the lengths, and in nothing else. A mean of nothing is
-    left out.
+    Rewards are those that the policy is paid. Ungraded trajectories count in `verdicts/error` and in the lengths, and
+    in nothing else. A mean of nothing is left out.
+
+    Args:
+        trajectories: of whole groups.
+        truncated: what completions that were cut off are worth.
     """
     graded = [t for t in trajectories if not math.isnan(t.reward)]
     lengths = [t.length for t in trajectories]
     metrics = {
-        "reward": _mean(t.reward for t in graded),
+        "reward": _mean(worth(t, truncated) for t in graded),
         "pass@1": _mean(bool(t.verdict.passed) for t in graded),
         "completions/mean_length": _mean(lengths),
         "completions/min_length": float(min(lengths)),
@@ -40,21 +45,22 @@ def rollout_metrics(trajectories: Sequence[Trajectory]) -> dict[str, float]:
             f"verdicts/{status}": _mean(t.verdict.status == status for t in trajectories)
             for status in ("unparseable", "timeout", "error")
         },
-        **_group_metrics(graded),
+        **_group_metrics(graded, truncated),
         **_part_metrics(graded),
     }
     return {name: value for name, value in metrics.items() if value is not None}
 
 
-def _group_metrics(graded: Iterable[Trajectory]) -> dict[str, float | None]:
+def _group_metrics(graded: Iterable[Trajectory], truncated: TruncationRule) -> dict[str, float | None]:
     groups: dict[int, list[Trajectory]] = defaultdict(list)
     for trajectory in graded:
         groups[trajectory.group].append(trajectory)
-    deviations = [stdev(t.reward for t in group) if len(group) > 1 else 0.0 for group in groups.values()]
+    paid = [[worth(t, truncated) for t in group] for group in groups.values()]
+    deviations = [stdev(rewards) if len(rewards) > 1 else 0.0 for rewards in paid]
     solved = [fmean(bool(t.verdict.passed) for t in group) for group in groups.values()]
     return {
         "reward_std": _mean(deviations),
-        "frac_reward_zero_std": _mean(not has_spread(t.reward for t in group) for group in groups.values()),
+        "frac_reward_zero_std": _mean(not has_spread(rewards) for rewards in paid),
         "groups/solved_none": _mean(share == 0 for share in solved),
         "groups/solved_some": _mean(0 < share < 1 for share in solved),
         "groups/solved_all": _mean(share == 1 for share in solved),

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import Literal
 
 import torch
 
-from .trajectory import Batch
+from .trajectory import Batch, Trajectory
 
 TruncationRule = Literal["as_is", "zero_reward", "mask"]
+
+
+def worth(trajectory: Trajectory, rule: TruncationRule) -> float:
+    """What a trajectory is paid, as `worth_of_truncated` has it; NaN where the grader failed."""
+    worthless = rule == "zero_reward" and trajectory.finish_reason == "length"
+    return 0.0 if worthless and not math.isnan(trajectory.reward) else trajectory.reward
 
 
 def worth_of_truncated(batch: Batch, rule: TruncationRule) -> Batch:

@@ -187,3 +187,10 @@ def test_the_trackers_are_given_the_same_numbers(tmp_path):
     events = EventAccumulator(str(tmp_path / "p")).Reload()
     assert [(event.step, event.value) for event in events.Scalars("reward")] == [(1, 0.5), (2, 0.75)]
     shutil.rmtree(tmp_path / "p")
+
+
+def test_rewards_are_those_that_the_policy_is_paid():
+    rows = [trajectory(0, 1.0, 3, cut_off=True), trajectory(0, 0.0, 3, cut_off=True), trajectory(1, 1.0, 2)]
+    raw, paid = rollout_metrics(rows), rollout_metrics(rows, "zero_reward")
+    assert (raw["reward"], raw["frac_reward_zero_std"]) == (pytest.approx(2 / 3), 0.5)
+    assert (paid["reward"], paid["frac_reward_zero_std"], paid["reward_std"]) == (pytest.approx(1 / 3), 1.0, 0.0)
