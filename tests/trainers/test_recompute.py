@@ -58,7 +58,7 @@ def test_the_gradient_is_the_same(random_llama, lora):
     assert expected.keys() == found.keys()
     assert all(("lora_" in name) == lora for name in expected)
     for name, grad in expected.items():
-        torch.testing.assert_close(found[name], grad, atol=1e-6, rtol=1e-6)
+        assert (found[name] - grad).norm() <= 1e-5 * grad.norm()
 
 
 def test_layers_are_computed_again_and_keep_less(random_llama):

@@ -356,6 +356,8 @@ def processes_of_a_program(ending: str) -> tuple[subprocess.Popen[str], list[int
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
+        # Under nohup, a hang-up would be ignored by all that is started.
+        preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL),
     )
     processes = [int(word) for word in program.stdout.readline().split()]
     assert len(processes) == 3
