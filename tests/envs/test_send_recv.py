@@ -172,7 +172,7 @@ def test_all_kinds_of_verifiers_give_the_verdicts_of_a_step(kind):
     sent.recv(4)
     stepped.step(["5", "6", "5", "4"])
     assert sent.verdicts == stepped.verdicts
-    assert [verdict.score for verdict in sent.verdicts] == [1.0, 0.0, 1.0, 0.0]
+    assert [verdict.score for verdict in sent.verdicts] == [1.0, 0.0, 1.0, 0.0], sent.verdicts
 
 
 def test_a_batch_function_finds_those_of_one_send_in_a_call():
