@@ -160,7 +160,10 @@ def test_all_kinds_of_verifiers_give_the_verdicts_of_a_step(kind):
             return exact(completion, answer)
 
     elif kind == "pool":
-        grader = verifier("test-send-recv/pool-v1", timeout=20)(exact)
+        # Not `exact` itself, since the module of a test is found by no other process.
+        @verifier("test-send-recv/pool-v1", timeout=20)
+        def grader(completion: str, answer: str) -> float:
+            return float(completion == answer)
     else:
 
         def grader(completions: list[str], answer: list[str]) -> list[float]:
