@@ -24,17 +24,3 @@ def repack_tied_weights(model: Any) -> list[str]:
             layer.quant_method.process_weights_after_loading(layer)
             packed.append(name)
     return packed
-
-
-class RepackingWorker:
-    """What a server's workers need to do the same when they are told to over HTTP.
-
-    For `--worker-extension-cls rlvr.trainers.engines.tied_weights.RepackingWorker`; then
-    `POST /collective_rpc {"method": "repack_tied_weights"}` after each reload.
-    """
-
-    model_runner: Any
-
-    def repack_tied_weights(self) -> list[str]:
-        """See `repack_tied_weights`."""
-        return repack_tied_weights(self.model_runner.get_model())
