@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import lru_cache
 
-from .compare import Comparison, Settle, Undecided, undecided
+from .compare import Comparison
 from .conventions import Conventions
 from .exact import rational
 from .forms import Choice, Form, Listing, Value, Words
+from .magnitudes import Settle, Undecided, undecided
 from .reading import Reading, read_answer, read_reference
 
 

@@ -17,8 +17,8 @@ from ..pool import JobFailed, PoolTimeout, WorkerDied, shared_pool
 from ..registry import verifier
 from ..verdict import Verdict, failure
 from .acceptance import accepts, canonical_answer
-from .compare import Undecided
 from .conventions import Conventions, conventions
+from .magnitudes import Undecided
 from .reading import read_answer, read_reference
 from .symbolic import equal
 

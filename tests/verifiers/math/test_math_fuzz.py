@@ -11,9 +11,9 @@ import pytest
 
 import rlvr
 from rlvr.verifiers.math.acceptance import accepts, canonical_answer
-from rlvr.verifiers.math.compare import Undecided
 from rlvr.verifiers.math.conventions import Conventions
 from rlvr.verifiers.math.latex import ALIASES, IGNORED, PLAIN_FONTS, TEXT_FONTS
+from rlvr.verifiers.math.magnitudes import Undecided
 from rlvr.verifiers.math.quantities import MULTIPLIERS
 from rlvr.verifiers.math.units import MEASURES, NO_UNITS
 from rlvr.verifiers.math.vocabulary import FUNCTIONS, GREEK

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 
 import rlvr
 from rlvr.verifiers.math.acceptance import accepts
-from rlvr.verifiers.math.compare import Undecided
 from rlvr.verifiers.math.conventions import Conventions
+from rlvr.verifiers.math.magnitudes import Undecided
 
 quick = settings(
     max_examples=60, derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow], database=None

@@ -8,7 +8,6 @@ import pytest
 
 from rlvr.sandbox.errors import UserError
 from rlvr.verifiers.math.acceptance import accepts, canonical_answer
-from rlvr.verifiers.math.compare import Undecided
 from rlvr.verifiers.math.conventions import Conventions
 from rlvr.verifiers.math.forms import (
     Bracketed,
@@ -33,6 +32,7 @@ from rlvr.verifiers.math.forms import (
     Value,
     Words,
 )
+from rlvr.verifiers.math.magnitudes import Undecided
 from rlvr.verifiers.math.nodes import Apply, Constant, Expr, Number, Symbol
 from rlvr.verifiers.math.reading import read_answer, read_reference
 from rlvr.verifiers.math.regions import complement, intersect, region_of, union
