@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import gc
 import traceback
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
@@ -171,15 +172,19 @@ def ranks_of_this_run() -> Ranks:
     """The processes that torch.distributed has joined, or this one."""
     if not (distributed.is_available() and distributed.is_initialized() and distributed.get_world_size() > 1):
         return Ranks()
-    # The threads of a group that is still there when the interpreter ends would abort the process.
     atexit.unregister(_leave)
     atexit.register(_leave)
     return ProcessGroup()
 
 
 def _leave() -> None:
+    """End the threads of all groups: one that lets go of its last tensor while the interpreter ends aborts the process.
+
+    They end with the last reference to their group, which a trainer holds in cycles.
+    """
     if distributed.is_initialized():
         distributed.destroy_process_group()
+    gc.collect()
 
 
 def _buckets(parameters: Sequence[nn.Parameter]) -> Iterable[list[nn.Parameter]]:

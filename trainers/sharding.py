@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -92,7 +93,10 @@ def sharding_of_this_run(ranks: Ranks, device: torch.device) -> Sharding | None:
     if os.environ.get("FSDP_OFFLOAD_PARAMS", "false").lower() == "true":
         raise UserError("This run was started with fsdp_offload_params, which is not supported; set it to false.")
     reshard = os.environ.get("FSDP_RESHARD_AFTER_FORWARD", "true").lower() != "false"
-    return Sharding(init_device_mesh(device.type, (ranks.count,)), reshard)
+    mesh = init_device_mesh(device.type, (ranks.count,))
+    # DTensor's caches keep the mesh as long as the process lives, and it would keep the threads of its group.
+    atexit.register(mesh._pg_registry.clear)
+    return Sharding(mesh, reshard)
 
 
 @contextmanager

@@ -35,7 +35,7 @@ def execute(tmp_path_factory):
 def launch(execute):
     def start(*arguments, **variables):
         done = execute(*arguments, **variables)
-        assert done.returncode == 0, done.stderr[-4000:]
+        assert done.returncode == 0, done.stderr
         return done
 
     return start
@@ -135,6 +135,15 @@ def test_sharded_runs_are_resumed_and_can_be_gone_on_with_by_one_process(launch,
     launch(SCRIPTS / "runs.py", tmp_path, "shared_small")
     for name in ("ppo_small", "shared_small"):
         assert_same_run(tmp_path / name, alone / name)
+
+
+@pytest.mark.parametrize("variables", [{}, FSDP2], ids=["whole", "sharded"])
+def test_no_thread_of_a_group_is_left_when_the_interpreter_ends(launch, tmp_path, variables):
+    launch(*TORCHRUN, SCRIPTS / "threads_at_the_end.py", tmp_path, "ppo_small:1", "shared_small:1", **variables)
+    for rank in ("0", "1"):
+        before, after = json.loads((tmp_path / f"{rank}.json").read_text())
+        assert before > 0
+        assert after == 0
 
 
 @pytest.mark.parametrize(
