@@ -25,7 +25,7 @@ from .processes import another_says, is_main_process
 from .sandbox.nearest import did_you_mean
 from .sandbox_command import sandbox_app
 from .serve_command import serve_command
-from .stopping import Stopped, StopSignals
+from .stopping import StopSignals
 from .terminal import console, plain, say, sheet
 from .trainers.passk import pass_at_k
 from .trainers.warmstart import cache_root
@@ -80,11 +80,10 @@ def train(
     settings = load_config(config, overrides)
     run_dir = resume or Path(settings.run_dir or f"runs/{find_recipe(config).stem}-{time.strftime('%Y%m%d-%H%M%S')}")
     with StopSignals() as signals:
-        try:
-            _run(settings, run_dir, resume is not None, signals)
-        except Stopped:
-            begun = (run_dir / "config.yaml").exists()
-            say("stopped at once" + (f"; go on with: rlvr train --resume {run_dir}" if begun else ""))
+        _run(settings, run_dir, resume is not None, signals)
+    if signals.stopped:
+        begun = (run_dir / "config.yaml").exists()
+        say("stopped at once" + (f"; go on with: rlvr train --resume {run_dir}" if begun else ""))
     if signals.exit_code:
         raise typer.Exit(signals.exit_code)
 
@@ -103,7 +102,7 @@ def _run(settings: TrainConfig, run_dir: Path, resume: bool, signals: StopSignal
         closing(Trainer(settings, run_dir, reporter, resume=resume)) as trainer,
     ):
         reporter.say(f"run directory {run_dir}")
-        signals.trainer = trainer
+        signals.watch(trainer)
         results = trainer.run()
     if results:
         console.print(evaluation_table(settings.eval_env.id, results))

@@ -29,14 +29,17 @@ class StopSignals:
     `Stopped`: there is nothing to keep before the first step, and whoever asks twice does not want to wait. But what a
     launcher of several processes repeats at once counts as one.
 
+    Leaving it with `Stopped`, or with what a library that was interrupted made of it, is leaving it in good order.
+
     Attributes:
-        trainer: what is asked to stop; None while there is none.
         received: the last signal, if there was one.
+        stopped: whether it was left before its work was done.
     """
 
     def __init__(self) -> None:
-        self.trainer: Trainer | None = None
         self.received: int | None = None
+        self.stopped = False
+        self._trainer: Trainer | None = None
         self._previous: dict[int, Any] = {}
         self._at = 0.0
         self._echo = _ECHO if "WORLD_SIZE" in os.environ else 0.0
@@ -50,16 +53,37 @@ class StopSignals:
         self._previous = {number: signal.signal(number, self._receive) for number in _SIGNALS}
         return self
 
-    def __exit__(self, *exception: object) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> bool:
         for number, handler in self._previous.items():
             signal.signal(number, handler)
+        self.stopped = _comes_from_a_signal(error)
+        return self.stopped
+
+    def watch(self, trainer: Trainer) -> None:
+        """From now on a signal asks this trainer to stop.
+
+        Raises:
+            Stopped: if a signal came before and its exception was swallowed on the way, as in a callback of C code.
+        """
+        if self.received is not None:
+            raise Stopped
+        self._trainer = trainer
 
     def _receive(self, number: int, frame: FrameType | None) -> None:
         first, self.received = self.received is None, number
         before, self._at = self._at, time.monotonic()
-        if self.trainer is None or not (first or self._at - before < self._echo):
+        if self._trainer is None or not (first or self._at - before < self._echo):
             raise Stopped
-        self.trainer.stop_requested = True
+        self._trainer.stop_requested = True
         # The signal may have come in the middle of a line that is being written.
         with contextlib.suppress(RuntimeError):
-            self.trainer.reporter.say("stopping after this step; once more stops at once")
+            self._trainer.reporter.say("stopping after this step; once more stops at once")
+
+
+def _comes_from_a_signal(error: BaseException | None) -> bool:
+    """Whether it is `Stopped`, or what an import that it interrupted raised in its place."""
+    while error is not None:
+        if isinstance(error, Stopped):
+            return True
+        error = error.__cause__ or error.__context__
+    return False

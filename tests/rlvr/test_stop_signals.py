@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 from types import SimpleNamespace
@@ -23,15 +24,59 @@ def _alone(monkeypatch):
 
 
 def test_without_a_trainer_a_signal_stops_at_once():
-    with pytest.raises(Stopped), StopSignals() as signals:
+    reached = False
+    with StopSignals() as signals:
         os.kill(os.getpid(), signal.SIGTERM)
+        reached = True
+    assert signals.stopped
+    assert not reached
     assert signals.exit_code == 143
+
+
+def test_what_an_interrupted_import_makes_of_it_is_a_stop_too():
+    """Python 3.11 wraps what `__set_name__` raises, and libraries wrap what a module raises."""
+
+    class Interrupted:
+        def __set_name__(self, owner, name):
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    with StopSignals() as signals:
+        try:
+            type("Config", (), {"size": Interrupted()})
+        except RuntimeError as error:
+            raise ModuleNotFoundError("Could not import module 'Config'.") from error
+    assert signals.stopped
+    assert signals.exit_code == 143
+
+
+def test_a_signal_that_was_swallowed_stops_before_the_trainer_runs(trainer):
+    with StopSignals() as signals:
+        # As code that C calls does.
+        with contextlib.suppress(BaseException):
+            os.kill(os.getpid(), signal.SIGTERM)
+        signals.watch(trainer)
+    assert signals.stopped
+    assert not trainer.stop_requested
+
+
+def test_what_else_fails_is_raised_as_it_is(trainer):
+    signals = StopSignals()
+
+    def fail():
+        with signals:
+            signals.watch(trainer)
+            os.kill(os.getpid(), signal.SIGTERM)
+            raise OSError("No space left on device")
+
+    with pytest.raises(OSError, match="No space left"):
+        fail()
+    assert not signals.stopped
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_trainer_is_asked_once_and_the_second_signal_stops_at_once(trainer, number, code):
     with StopSignals() as signals:
-        signals.trainer = trainer
+        signals.watch(trainer)
         assert signals.exit_code == 0
         os.kill(os.getpid(), number)
         assert trainer.stop_requested
@@ -46,7 +91,7 @@ def test_what_a_launcher_repeats_at_once_counts_as_one(trainer, monkeypatch):
     clock = [100.0]
     monkeypatch.setattr("rlvr.stopping.time.monotonic", lambda: clock[0])
     with StopSignals() as signals:
-        signals.trainer = trainer
+        signals.watch(trainer)
         os.kill(os.getpid(), signal.SIGINT)
         clock[0] += 1.0
         os.kill(os.getpid(), signal.SIGTERM)
@@ -63,7 +108,7 @@ def test_a_line_that_is_being_written_does_not_lose_the_signal(trainer):
 
     trainer.reporter.say = busy
     with StopSignals() as signals:
-        signals.trainer = trainer
+        signals.watch(trainer)
         os.kill(os.getpid(), signal.SIGTERM)
     assert trainer.stop_requested
 
