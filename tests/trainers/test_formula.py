@@ -81,6 +81,14 @@ def test_minibatches_that_do_not_divide_the_rows_have_two_sizes(name, normaliser
     assert normaliser in formula(Algorithm.model_validate({"name": name}), train, max_tokens=48)
 
 
+def test_the_block_has_the_optimizer_as_it_is_set():
+    train = TrainSettings(learning_rate=1e-5, warmup_steps=6, weight_decay=0.1, adam_betas=(0.9, 0.95))
+    text = formula(Algorithm.model_validate({"name": "ppo"}), train, 48, critic=CriticSettings(weight_decay=0.02))
+    assert "AdamW, betas 0.9, 0.95, weight decay 0.1, learning rate 1e-05, reached linearly after 6 steps\n" in text
+    assert train.learning_rate_at(6) == 1e-5 > train.learning_rate_at(5)
+    assert text.endswith("weight decay 0.02, learning rate 1e-05")
+
+
 @pytest.mark.parametrize(("steps", "said"), [(4, "alone for 3 of 4 steps"), (3, "alone for all 3 steps")])
 def test_a_critic_that_only_warms_up_is_said_to(steps, said):
     row, train = Algorithm.model_validate({"name": "ppo"}), TrainSettings(steps=steps)
