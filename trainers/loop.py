@@ -237,9 +237,7 @@ class Trainer:
         metrics |= self.updater.step(batch, advantages, self.step, frozen)
         self.step += 1
         updated = time.perf_counter()
-        # Of a step without any gradient, only the probe knows how far engine and policy are apart.
-        probed = self._renew_engine()
-        metrics = {name.replace("probe_", ""): value for name, value in probed.items()} | metrics | probed
+        metrics |= self._renew_engine()
 
         log = self.config.log
         if self.ranks.main and log.samples_every and self.step % log.samples_every == 0:

@@ -66,6 +66,11 @@ class Tally:
         for name, value in values.items():
             self.sums[name] = self.sums.get(name, 0.0) + float(value.detach()[mask].double().sum())
 
+    def add_drift(self, mask: Tensor, drift: Tensor, **values: Tensor) -> None:
+        """Add by how many nats sampler and trainer differ at each token, and other values as `add` does."""
+        self.add(mask, **values, **{"sampling/logprob_diff_mean": drift})
+        self.largest_drift = max(self.largest_drift, float(drift[mask].max()))
+
     def merge(self, other: Tally) -> None:
         """Add what another one holds."""
         self.tokens += other.tokens
@@ -168,6 +173,8 @@ class Updater:
             self._pass_over(batch, advantages, frozen, step, tally)
         except NotFinite as failure:
             self.failure = failure
+        if not tally.tokens:
+            self._watch(batch, tally)
         metrics = {"learning_rate": learning_rate, **tally.metrics()}
         return metrics | ({"entropy_coef": self.entropy.coef} if self.algorithm.entropy_bonus else {})
 
@@ -194,6 +201,23 @@ class Updater:
                 )
             self.optimizer.step()
             now = frozen
+
+    @torch.no_grad()
+    def _watch(self, batch: Batch, tally: Tally) -> None:
+        """How far sampler and trainer are apart in a step without any gradient, from one micro-batch of its rows."""
+        rows = (~batch.rewards.isnan() & (batch.lengths > 0)).nonzero().flatten()[: self.settings.micro_batch_size]
+        mine = Tally()
+        for index in self._micro_batches(self.policy, batch, rows):
+            if len(index) == 0:
+                keep_step(self.policy, self.accelerator.device)
+                continue
+            micro = Cut(batch, index).batch.to(self.accelerator.device)
+            with self.accelerator.autocast():
+                said = self.policy(micro.input_ids, micro.attention_mask, micro.loss_mask, **self._with_entropies)
+            drift = (said.logprobs - micro.sampler_logprobs).abs()
+            mine.add_drift(micro.loss_mask, drift, **({"entropy": said.entropies} if self._tells_entropy else {}))
+        for part in self.ranks.gather(mine):
+            tally.merge(part)
 
     def learning_rate_at(self, step: int) -> float:
         """The policy's in a step, counted from 0."""
@@ -290,7 +314,6 @@ class Updater:
             "clip_ratio/low_mean": surrogate.clipped_low,
             "clip_ratio/high_mean": surrogate.clipped_high,
             "clip_ratio/region_mean": surrogate.clipped_low | surrogate.clipped_high,
-            "sampling/logprob_diff_mean": drift,
         }
         if self.algorithm.correction != "none":
             values["sampling/importance_sampling_ratio/mean"] = correction
@@ -307,8 +330,7 @@ class Updater:
             token_loss = token_loss - bonus * said.entropies
         if self._with_entropies:
             values["entropy"] = said.entropies
-        tally.add(mask, **values)
-        tally.largest_drift = max(tally.largest_drift, float(drift[mask].max()))
+        tally.add_drift(mask, drift, **values)
         return token_loss.masked_fill(~mask, 0.0).sum()
 
     def _surrogate(self, logprobs: Tensor, old: Tensor, advantages: Tensor, mask: Tensor) -> Surrogate:

@@ -348,6 +348,22 @@ def test_ungraded_rows_alone_move_nothing_and_are_in_no_kl(updater, random_llama
     assert again.step(batch, advantages_of(batch, row), 0)["kl"] == pytest.approx(kl, rel=1e-5)
 
 
+@pytest.mark.parametrize(("micro_batch_size", "watched"), [(3, slice(1, 4)), (32, slice(1, 8))])
+def test_a_step_without_a_gradient_still_tells_sampler_and_trainer_apart(
+    updater, random_llama, micro_batch_size, watched
+):
+    flat, row = rollout([NAN] + [0.3] * 7), algorithm()
+    batch, made = batch_of(flat), updater(random_llama(), row, micro_batch_size=micro_batch_size, tells_entropy=True)
+    metrics = made.step(batch, advantages_of(batch, row), 0)
+    with torch.no_grad():
+        logprobs = torch.cat([completion_logprobs(random_llama(), trajectory) for trajectory in flat[watched]])
+    drift = (logprobs + 1).abs()
+    assert metrics["sampling/logprob_diff_mean"] == pytest.approx(drift.mean().item(), abs=1e-5)
+    assert metrics["sampling/logprob_diff_max"] == pytest.approx(drift.max().item(), abs=1e-5)
+    assert 0 < metrics["entropy"] < math.log(50)
+    assert "loss" not in metrics
+
+
 def test_a_group_without_spread_beside_one_with(updater, random_llama):
     row, model = algorithm(), random_llama()
     batch = batch_of(rollout([1.0, 0.0, 0.0, 1.0, 0.95, 0.95, 0.95, 0.95]))
