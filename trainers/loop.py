@@ -160,6 +160,7 @@ class Trainer:
             self.ranks.alone(self._write_final)
         self.ranks.alone(partial(self._write_summary, results))
         finish(self.accelerator)
+        run_dirs.release(self.run_dir)
         return results
 
     def _train(self, results: dict[str, Evaluation]) -> None:
@@ -265,6 +266,7 @@ class Trainer:
     def close(self) -> None:
         """End what is being generated, and let go of the engine, with its processes, memory and folders."""
         self.rollouts.close()
+        run_dirs.release(self.run_dir)
 
     def _player(self) -> Player:
         config = self.config

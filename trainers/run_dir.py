@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,13 +20,19 @@ CONFIG = "config.yaml"
 _FINAL = "final"
 _SUMMARY = "summary.json"
 
+# The folders that this process writes in, with the descriptors that lock them.
+_held: dict[Path, int] = {}
+
 
 def claim(run_dir: Path, resume: bool) -> None:
-    """Make the folder of a run, without what an earlier process left there half written.
+    """Make the folder of a run, without what an earlier process left there half written, and keep others out of it.
 
     Raises:
-        UserError: if it holds a run and is not to be gone on with, or cannot be made.
+        UserError: if it holds a run and is not to be gone on with, if another process is writing in it, or if it
+            cannot be made.
     """
+    if run_dir.is_dir():
+        _lock(run_dir)
     clear_interrupted(run_dir / "checkpoints")
     if not resume and ((run_dir / "metrics.jsonl").exists() or any((run_dir / "checkpoints").glob("step-*"))):
         raise UserError(
@@ -35,6 +43,32 @@ def claim(run_dir: Path, resume: bool) -> None:
         run_dir.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UserError(f"The folder {run_dir} cannot be made ({error.strerror}); set run_dir to another.") from None
+    _lock(run_dir)
+
+
+def release(run_dir: Path) -> None:
+    """Let other processes write in a folder that was claimed."""
+    descriptor = _held.pop(run_dir.resolve(), None)
+    if descriptor is not None:
+        os.close(descriptor)
+
+
+def _lock(run_dir: Path) -> None:
+    place = run_dir.resolve()
+    if place in _held:
+        return
+    descriptor = os.open(place, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(descriptor)
+        raise UserError(
+            f"Another process is writing the run in {run_dir}; wait for its end, or set run_dir to another folder."
+        ) from None
+    except OSError:  # A file system without locks.
+        os.close(descriptor)
+    else:
+        _held[place] = descriptor
 
 
 def was_cut_short(run_dir: Path) -> bool:
