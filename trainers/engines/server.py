@@ -92,7 +92,11 @@ class ServerEngine(Engine):
     def stream(
         self, prompts: Sequence[Sequence[int]], sampling: Sampling, seeds: Sequence[int]
     ) -> Iterator[tuple[int, Completion]]:
-        """See `Engine.stream`; prompts that are appended are asked for at once."""
+        """See `Engine.stream`; prompts that are appended are asked for at once.
+
+        Raises:
+            UserError: if no server is left, or if one has generated with weights that it was not given.
+        """
         if len(prompts) != len(seeds):
             raise ValueError(f"{len(prompts)} prompts but {len(seeds)} seeds; give one seed a prompt")
         self._check_open()
@@ -114,6 +118,7 @@ class ServerEngine(Engine):
                     self._check_length(prompt, sampling.max_tokens)
                     jobs.append(self._loop.start(fetch(place, prompt, seeds[place])))
                 if told == len(jobs):
+                    self._loop.run(self._renewal.check_all())
                     return
                 try:
                     place, outcome = finished.get(timeout=1.0)

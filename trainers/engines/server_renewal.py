@@ -56,6 +56,20 @@ class Renewal:
         self._pool.check_some_left()
         return [server for server in servers if server.is_up]
 
+    async def check_all(self) -> None:
+        """Look whether the servers still have the weights that they were given.
+
+        Raises:
+            UserError: if one has generated with others.
+        """
+        async with self._under_way:
+            servers = self._pool.up
+            outcomes = await asyncio.gather(*map(self._check_untouched, servers), return_exceptions=True)
+        for outcome in outcomes:
+            # What does not answer is found to be lost when it is asked for something.
+            if isinstance(outcome, BaseException) and not isinstance(outcome, Unanswered):
+                raise outcome
+
     async def _quiet(self, server: Server) -> None:
         server.is_open = False
         await self._check_untouched(server)

@@ -165,7 +165,9 @@ def test_completions_of_a_server_that_was_restarted_unnoticed_are_an_error(rule_
     made = engine(server)
     server.kill()
     server.start()
-    made.generate([[5]], Sampling(5), [1])
+    with pytest.raises(UserError, match="generated with weights labelled 'default' instead of"):
+        made.generate([[5]], Sampling(5), [1])
+    # Nor are those learnt from that were read while the others were still under way.
     with pytest.raises(UserError, match="generated with weights labelled 'default' instead of"):
         made.sync(weights(1), 1)
 
