@@ -82,7 +82,7 @@ class LearnerBuilder:
         self._ranks.check_equal("the weights of the policy", digest(loaded.model))
         kind = EntropyLogprobs if config.algorithm.entropy_bonus else TokenLogprobs
         policy = kind(loaded.model, config.sampling.temperature)
-        reference = self._reference(loaded, checkpoint) if config.algorithm.needs_reference else None
+        reference = self._reference(policy, checkpoint) if config.algorithm.needs_reference else None
         critic = self._critic(loaded) if config.algorithm.needs_critic else None
         # What is copied was copied whole, and optimizers are made for the parts.
         self._shard(policy, reference, critic)
@@ -121,12 +121,14 @@ class LearnerBuilder:
         )
         return Learner(loaded, policy, given["optimizer"], ActorCriticUpdater(credit, **given), credit)
 
-    def _shard(self, policy: TokenLogprobs, reference: TokenLogprobs | None, critic: Critic | None) -> None:
+    def _shard(
+        self, policy: TokenLogprobs, reference: TokenLogprobs | ReferenceOfAdapter | None, critic: Critic | None
+    ) -> None:
         sharding = sharding_of_this_run(self._ranks, self._accelerator.device)
         if sharding is None:
             return
         sharding.policy(policy)
-        if reference is not None and reference.model is not policy.model:
+        if isinstance(reference, TokenLogprobs):
             sharding.policy(reference)
         if critic is not None:
             sharding.critic(critic, policy)
@@ -144,10 +146,10 @@ class LearnerBuilder:
             enable_recomputing(loaded.model)
         return loaded
 
-    def _reference(self, loaded: LoadedModel, checkpoint: Path | None) -> TokenLogprobs:
-        if has_adapter(loaded.model):
-            return ReferenceOfAdapter(loaded.model, self._config.sampling.temperature)
-        model = copy.deepcopy(loaded.model) if checkpoint is None else self._load(self._base_model()).model
+    def _reference(self, policy: TokenLogprobs, checkpoint: Path | None) -> TokenLogprobs | ReferenceOfAdapter:
+        if has_adapter(policy.model):
+            return ReferenceOfAdapter(policy)
+        model = copy.deepcopy(policy.model) if checkpoint is None else self._load(self._base_model()).model
         return TokenLogprobs(model.requires_grad_(False), self._config.sampling.temperature)
 
     def _critic(self, loaded: LoadedModel) -> Critic:

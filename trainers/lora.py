@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
+from torch import nn
 
 from ..verifiers import UserError
 from .logprobs import TokenLogprobs, TokenStatistics
@@ -88,13 +89,26 @@ def adapter_off(model: Any) -> Iterator[None]:
             layer._disable_adapters = False
 
 
-class ReferenceOfAdapter(TokenLogprobs):
-    """The reference policy of a policy with an adapter: the very model, with the adapter off."""
+class ReferenceOfAdapter(nn.Module):
+    """The reference policy of a policy with an adapter: the very policy, with the adapter off.
+
+    It goes in by the policy's own door, where one that is sharded gathers its weights.
+    """
+
+    def __init__(self, policy: TokenLogprobs) -> None:
+        super().__init__()
+        self.policy = policy
+
+    @property
+    def shares_prompts(self) -> bool:
+        """As the policy does."""
+        return self.policy.shares_prompts
 
     def forward(self, *args: Any, **kwargs: Any) -> TokenStatistics:
         """See `TokenLogprobs`; nothing that is trained takes part, so there is no gradient."""
-        with torch.no_grad(), adapter_off(self.model):
-            return super().forward(*args, **kwargs)
+        with torch.no_grad(), adapter_off(self.policy.model):
+            said: TokenStatistics = self.policy(*args, **kwargs)
+            return said
 
 
 def save_adapter(model: Any, folder: Path) -> None:

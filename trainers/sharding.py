@@ -152,7 +152,7 @@ def _in_main_memory(parameter: nn.Parameter) -> nn.Parameter:
     return nn.Parameter(kept, requires_grad=parameter.requires_grad)
 
 
-def keep_step(model: TokenLogprobs | Critic, device: torch.device, **options: Any) -> None:
+def keep_step(model: nn.Module, device: torch.device, **options: Any) -> None:
     """Pass over nothing, forward and backward, while other processes pass over rows, if they share its weights.
 
     Adds 0 to the gradient.

@@ -18,6 +18,7 @@ from .entropy import EntropyBonus, EntropyLogprobs
 from .gradients import NotFinite, clip_gradients
 from .kl import k3, kl_estimate
 from .logprobs import TokenLogprobs
+from .lora import ReferenceOfAdapter
 from .losses import (
     Surrogate,
     cispo_surrogate,
@@ -124,7 +125,7 @@ class Updater:
         self,
         accelerator: Accelerator,
         policy: TokenLogprobs,
-        reference: TokenLogprobs | None,
+        reference: TokenLogprobs | ReferenceOfAdapter | None,
         optimizer: torch.optim.Optimizer,
         algorithm: Algorithm,
         settings: TrainSettings,
@@ -353,7 +354,7 @@ class Updater:
         return rows[(counted & pushed)[rows]]
 
     @torch.no_grad()
-    def _logprobs(self, model: TokenLogprobs, batch: Batch, rows: Tensor) -> Tensor:
+    def _logprobs(self, model: TokenLogprobs | ReferenceOfAdapter, batch: Batch, rows: Tensor) -> Tensor:
         result = torch.zeros(batch.input_ids.shape)
         for index in self._micro_batches(model, batch, rows):
             if len(index) == 0:
@@ -367,7 +368,7 @@ class Updater:
         # Each place is written by one process and 0 in the others, so that the sum is exact.
         return self.ranks.sum(result)
 
-    def _micro_batches(self, model: TokenLogprobs, batch: Batch, rows: Tensor) -> list[Tensor]:
+    def _micro_batches(self, model: TokenLogprobs | ReferenceOfAdapter, batch: Batch, rows: Tensor) -> list[Tensor]:
         return shared_micro_batches(self.ranks, batch, rows, self.settings.micro_batch_size, model.shares_prompts)
 
     def _minibatches(self, count: int, step: int) -> Iterator[Tensor]:

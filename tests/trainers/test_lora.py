@@ -98,7 +98,7 @@ def test_with_the_adapter_off_it_is_the_model_it_was(dtype):
 
 def test_the_reference_is_the_base_without_a_gradient():
     model, mask = adapted(), torch.ones_like(IDS, dtype=torch.bool)
-    found = ReferenceOfAdapter(model, 0.7)(IDS, torch.ones_like(IDS), mask).logprobs
+    found = ReferenceOfAdapter(TokenLogprobs(model, 0.7))(IDS, torch.ones_like(IDS), mask).logprobs
     expected = TokenLogprobs(tiny(), 0.7)(IDS, torch.ones_like(IDS), mask).logprobs
     assert torch.equal(found, expected)
     assert not found.requires_grad
@@ -234,8 +234,8 @@ def test_a_run_trains_the_adapter_alone_against_the_model_it_started_from(tmp_pa
     assert torch.equal(trainer.updater.reference(IDS, attention, mask).logprobs, reference)
     moved = trainer.policy(IDS, attention, mask).logprobs
     assert not torch.allclose(moved, reference, atol=1e-2)
-    # No second copy: the reference is the very model.
-    assert trainer.updater.reference.model is trainer.policy.model
+    # No second copy: the reference is the very policy.
+    assert trainer.updater.reference.policy is trainer.policy
     saved = tmp_path / "run" / "checkpoints" / "step-000004"
     assert {path.name for path in saved.iterdir()} == {"adapter", "optimizer.pt", "state.json"}
     final = TokenLogprobs(load_model(str(tmp_path / "run" / "final")).model)

@@ -95,7 +95,7 @@ def test_the_gradient_of_every_algorithm_is_that_of_one_process(launch, tmp_path
         assert case["told"] < 1e-6, case
 
 
-@pytest.mark.parametrize("name", ["grpo", "grpo_kl", "dapo", "ppo", "ppo_shared", "early_stop"])
+@pytest.mark.parametrize("name", ["grpo", "grpo_kl", "dapo", "ppo", "ppo_shared", "early_stop", "lora"])
 def test_two_processes_give_the_parameters_of_one(alone, together, name):
     assert len(metrics_of(together / name)) == 3
     assert_same_run(together / name, alone / name)
@@ -124,16 +124,17 @@ def test_what_two_processes_began_one_goes_on_with(launch, alone, tmp_path):
 
 
 def test_sharded_models_give_the_parameters_of_one_process(launch, alone, tmp_path):
-    names = ["grpo_small", "ppo_small", "shared_small"]
+    names = ["grpo_small", "ppo_small", "shared_small", "lora"]
     launch(*TORCHRUN, SCRIPTS / "runs.py", tmp_path, *names, **FSDP2)
     for name in names:
         assert_same_run(tmp_path / name, alone / name)
 
 
 def test_sharded_runs_are_resumed_and_can_be_gone_on_with_by_one_process(launch, alone, tmp_path):
-    launch(*TORCHRUN, SCRIPTS / "runs.py", tmp_path, "ppo_small:2", "shared_small:2", "ppo_small", **FSDP2)
+    started = ["ppo_small:2", "shared_small:2", "lora:2", "ppo_small", "lora"]
+    launch(*TORCHRUN, SCRIPTS / "runs.py", tmp_path, *started, **FSDP2)
     launch(SCRIPTS / "runs.py", tmp_path, "shared_small")
-    for name in ("ppo_small", "shared_small"):
+    for name in ("ppo_small", "shared_small", "lora"):
         assert_same_run(tmp_path / name, alone / name)
 
 

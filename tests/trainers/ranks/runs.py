@@ -33,6 +33,12 @@ RUNS = {
     "ppo": {"algorithm": PPO, "critic": {"learning_rate": 1e-3, "warmup_steps": 1}},
     "ppo_shared": {"algorithm": {**PPO, "entropy_coef": 0.01}, "critic": {"kind": "shared", "warmup_steps": 1}},
     "early_stop": {"algorithm": {"name": "ppo", "early_stop_kl": 1e-4}, "train": {"epochs": 4}},
+    "lora": {
+        "model": {"lora": {"r": 4}, "gradient_checkpointing": True},
+        "algorithm": PPO,
+        "critic": {"kind": "shared", "learning_rate": 1e-5},
+        "train": {"learning_rate": 1e-5},
+    },
     # Steps so small that what rounding does to them is smaller than what is compared.
     "grpo_small": {"algorithm": {"name": "grpo", "kl_coef": 0.1}, "train": {"learning_rate": 1e-5}},
     "ppo_small": {"algorithm": PPO, "critic": {"learning_rate": 1e-5}, "train": {"learning_rate": 1e-5}},
