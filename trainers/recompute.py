@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import torch
+from torch.utils.checkpoint import checkpoint
 
 from ..verifiers import UserError
 
@@ -15,7 +16,7 @@ def enable_recomputing(model: Any) -> None:
     """Have the layers of a model computed again in the backward pass, wherever `recomputing` surrounds the forward one.
 
     transformers does so in training mode only, in which a model would also drop out; a policy never does, or it would
-    not be the one that was sampled from. So a layer is in training mode while it is decided how it is called, and in
+    not be the one that was sampled from. So a layer is in training mode until it was decided how it is called, and in
     evaluation mode while it computes.
 
     Raises:
@@ -25,14 +26,14 @@ def enable_recomputing(model: Any) -> None:
         raise UserError(
             f"{type(model).__name__} has no layers that can be computed again; set model.gradient_checkpointing: false."
         )
-    model.gradient_checkpointing_enable({"use_reentrant": False, "preserve_rng_state": False})
     for layer in _layers(model):
-        layer.register_forward_pre_hook(_evaluate)
+        layer.gradient_checkpointing = True
+        layer._gradient_checkpointing_func = _Recomputed(layer)
 
 
 def recomputes(body: Any) -> bool:
     """Whether a forward pass that is to have a backward pass keeps the inputs of layers alone."""
-    return torch.is_grad_enabled() and bool(getattr(body, "is_gradient_checkpointing", False))
+    return torch.is_grad_enabled() and any(layer.gradient_checkpointing for layer in _layers(body))
 
 
 @contextmanager
@@ -48,8 +49,18 @@ def recomputing(body: Any) -> Iterator[None]:
             layer.training = False
 
 
-def _evaluate(layer: Any, _: Any) -> None:
-    layer.training = False
+class _Recomputed:
+    """What transformers calls in place of a layer that is to be computed again.
+
+    It belongs to one layer, and what is copied with that layer belongs to the copy.
+    """
+
+    def __init__(self, layer: Any) -> None:
+        self._layer = layer
+
+    def __call__(self, compute: Callable[..., Any], *args: Any) -> Any:
+        self._layer.training = False
+        return checkpoint(compute, *args, use_reentrant=False, preserve_rng_state=False)
 
 
 def _layers(model: Any) -> list[Any]:

@@ -99,7 +99,7 @@ def predicting_states(body: Any, rows: SplitRows) -> Tensor:
         input_ids=inputs,
         attention_mask=mask.long(),
         position_ids=rows.starts[:, None] + torch.arange(inputs.shape[1], device=inputs.device),
-        past_key_values=cache,
+        **{cache_argument(body): cache},
         use_cache=True,
     ).last_hidden_state
     return torch.cat([states, completion_states], dim=1)
@@ -122,7 +122,7 @@ def prompt_pass(body: Any, prompt_ids: Tensor, prompt_mask: Tensor, owner: Tenso
         input_ids=prompt_ids,
         attention_mask=prompt_mask.long(),
         position_ids=(prompt_mask.long().cumsum(dim=1) - 1).clamp(min=0),
-        past_key_values=cache,
+        **{cache_argument(body): cache},
         use_cache=True,
     ).last_hidden_state
     for layer in cache.layers:
@@ -132,9 +132,14 @@ def prompt_pass(body: Any, prompt_ids: Tensor, prompt_mask: Tensor, owner: Tenso
     return states, cache
 
 
+def cache_argument(model: Any) -> str:
+    """Under which name a model takes what it keeps of its past, which changed in the course of transformers 5."""
+    return "cache" if "cache" in inspect.signature(model.forward).parameters else "past_key_values"
+
+
 def can_share_prompts(body: Any) -> bool:
     """Whether a model keeps the whole of its past as keys and values, and takes positions: most of them do."""
-    if "position_ids" not in inspect.signature(body.forward).parameters:
+    if not {"position_ids", cache_argument(body)} <= inspect.signature(body.forward).parameters.keys():
         return False
     layers = DynamicCache(config=body.config).layers
     return bool(layers) and all(type(layer) is DynamicLayer for layer in layers)

@@ -12,10 +12,11 @@ import numpy as np
 import torch
 from torch import Tensor
 from transformers import DynamicCache, LogitsProcessorList, PreTrainedModel
+from transformers.cache_utils import CacheLayerMixin
 from transformers.generation.logits_process import TopKLogitsWarper, TopPLogitsWarper
 
 from ...verifiers import UserError
-from ..shared_prompts import can_share_prompts, prompt_pass
+from ..shared_prompts import cache_argument, can_share_prompts, prompt_pass
 from .base import Completion, Engine, Sampling
 
 # Rows that have ended are dropped once no more than this share of the batch is left.
@@ -46,7 +47,8 @@ class HFEngine(Engine):
     ) -> None:
         self._model = model
         self._takes = frozenset(inspect.signature(model.forward).parameters)
-        if "past_key_values" not in self._takes:
+        self._cache_argument = cache_argument(model)
+        if self._cache_argument not in self._takes or not _keeps_keys_and_values(model):
             raise UserError(
                 f"{type(model).__name__} does not keep its past as keys and values, so the engine hf cannot generate "
                 "with it; set engine.kind to vllm."
@@ -134,11 +136,11 @@ class HFEngine(Engine):
         given: dict[str, Any] = {
             "position_ids": (rows.mask.cumsum(dim=1) - 1).clamp(min=0)[:, -count:],
             "logits_to_keep": 1,
+            self._cache_argument: rows.past,
         }
         output = self._model(
             input_ids=rows.inputs,
             attention_mask=rows.mask,
-            past_key_values=rows.past,
             use_cache=True,
             **{name: value for name, value in given.items() if name in self._takes},
         )
@@ -152,6 +154,10 @@ class HFEngine(Engine):
         if len(prompts) == len(ids):
             return None
         return prompt_pass(self._model.base_model, prompts.clamp(min=0), prompts >= 0, owner)[1]
+
+
+def _keeps_keys_and_values(model: PreTrainedModel) -> bool:
+    return any(isinstance(layer, CacheLayerMixin) for layer in DynamicCache(config=model.config).layers)
 
 
 @dataclass
