@@ -35,8 +35,10 @@ class TestProgram:
     values that were rebuilt from plain data, has another pid namespace or uid, and alone holds the channel over which
     results are reported. What cannot cross as plain data (an object of the program's own class) stays with the program
     and is reached through a stand-in; whatever such an object decides (an attribute, a method, an item, its length or
-    truth, a comparison, an operator) makes the report `trusted=False`. Functions and classes can be called, and
-    iterators gone through, without that. A stand-in never equals a built-in value.
+    truth, a comparison, an operator) makes the report `trusted=False`. Functions and classes can be called, iterators
+    gone through and coroutines awaited without that, and so can the methods of an object that the tests made of a class
+    whose name begins with a capital; its comparisons and operators cannot. A stand-in equals a built-in value only
+    where its class inherits from a built-in one, by the data in it, which is compared beside the program.
 
     Args:
         form: `asserts`: `source` defines `check(candidate)`, which is called with the program's `entry_point`; without

@@ -6,8 +6,15 @@ Only the source of tests is parsed here, never that of a program. Nothing is eva
 from __future__ import annotations
 
 import ast
+import builtins
+import collections
+import datetime
+import decimal
+import fractions
+import functools
 import math
 import operator
+import types
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -141,6 +148,54 @@ def calls_program(tree: ast.Module, entry_point: str) -> bool:
     """Whether the tests use the function under test anywhere, by its name, as `candidate` or as `check` calls it."""
     names = program_names(tree, entry_point)
     return any(isinstance(node, ast.Name) and node.id in names for node in ast.walk(tree))
+
+
+def makes_objects(tree: ast.Module, names: frozenset[str]) -> bool:
+    """Whether the tests are about objects of the program's own classes, as far as their text says.
+
+    They call what has the name of a class and is neither theirs nor built in (`Stack()`), or ask what the program gave
+    for an attribute that no plain value has (`f().push(3)`).
+
+    Args:
+        tree: the tests.
+        names: what stands for the program's functions and classes.
+    """
+    own = {node.name for node in ast.walk(tree) if isinstance(node, ast.ClassDef | ast.FunctionDef)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            own.update((alias.asname or alias.name).partition(".")[0] for alias in node.names)
+    own -= names
+    values = {
+        target.id
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Assign) and _is_call_of(node.value, names)
+        for target in node.targets
+        if isinstance(target, ast.Name)
+    }
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call):
+            name = _function_name(node).rpartition(".")[2]
+            if name[:1].isupper() and name not in own and not hasattr(builtins, name):
+                return True
+        if isinstance(node, ast.Attribute) and node.attr not in _plain_attributes():
+            value = node.value
+            if _is_call_of(value, names) or (isinstance(value, ast.Name) and value.id in values):
+                return True
+    return False
+
+
+def _is_call_of(node: ast.expr, names: frozenset[str]) -> bool:
+    return isinstance(node, ast.Call) and _function_name(node).partition(".")[0] in names
+
+
+@functools.cache
+def _plain_attributes() -> frozenset[str]:
+    """What values that come back as plain data may be asked for."""
+    kinds: list[type] = [int, float, complex, str, bytes, bytearray, list, tuple, set, frozenset, dict, range, slice]
+    kinds += [collections.deque, collections.Counter, collections.OrderedDict, collections.defaultdict]
+    kinds += [decimal.Decimal, fractions.Fraction, datetime.datetime, datetime.timedelta, types.FunctionType]
+    arrays = "shape dtype ndim size T tolist mean sum max min all any astype reshape flatten".split()
+    return frozenset(arrays).union(*map(dir, kinds))
 
 
 def program_names(tree: ast.Module, entry_point: str) -> frozenset[str]:

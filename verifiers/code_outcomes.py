@@ -162,6 +162,9 @@ def _fault(form: AssertTests | PytestTests, report: TestReport, objects: bool) -
     if isinstance(form, PytestTests) and name == "pytest did not start":
         # Before anything was asked of the program.
         return f"pytest did not start, for the tests' files are wrong: {_clean(message.strip()[-_LONGEST_STDERR:])}"
+    if form.of_objects and not report.trusted and not objects:
+        # A right program could do no better.
+        return "the tests leave it to objects of the program's own classes what is right; they need objects=True"
     if report.needs_inside and not objects:
         return "the tests hand the program objects that cannot leave their process; they need objects=True"
     return ""

@@ -24,7 +24,15 @@ from typing import Any
 
 from ..sandbox.errors import UserError
 from ..sandbox.nearest import did_you_mean
-from .code_asserts import WRAPPERS, calls_of_asserts, calls_program, certain_asserts, may_reach_none, program_names
+from .code_asserts import (
+    WRAPPERS,
+    calls_of_asserts,
+    calls_program,
+    certain_asserts,
+    makes_objects,
+    may_reach_none,
+    program_names,
+)
 from .code_compare import Comparison, covers, tolerance_of
 from .code_copies import names_from_module, with_copied_arguments
 
@@ -107,6 +115,7 @@ class AssertTests:
         visible: whether they are visible tests.
         whole: whether a right program may reach none of them, so that to come to the end is the one test.
         foreign_imports: the lines on which they import something else than the program.
+        of_objects: whether they are about objects of the program's own classes.
     """
 
     entry_point: str
@@ -115,6 +124,7 @@ class AssertTests:
     visible: bool = False
     whole: bool = False
     foreign_imports: frozenset[int] = frozenset()
+    of_objects: bool = False
 
 
 @dataclass(frozen=True)
@@ -129,6 +139,7 @@ class PytestTests:
         exact: whether the count was declared.
         visible: whether they are visible tests.
         foreign_imports: for each file, the lines on which it imports something else than the program.
+        of_objects: whether they are about objects of the program's own classes.
     """
 
     files: Mapping[str, str]
@@ -138,6 +149,7 @@ class PytestTests:
     exact: bool
     visible: bool = False
     foreign_imports: Mapping[str, frozenset[int]] = field(default_factory=dict)
+    of_objects: bool = False
 
 
 Tests = CallTests | StdinTests | AssertTests | PytestTests
@@ -256,7 +268,8 @@ def _asserts_of(entry_point: str, source: str, visible: bool, place: str) -> Cal
     copied = with_copied_arguments(source, tree, program_names(tree, entry_point) | {entry_point})
     imports = _foreign_imports(tree, "solution")
     count = max(1, certain_asserts(tree))
-    asserted = AssertTests(entry_point, copied, count, visible, may_reach_none(tree), imports)
+    of_objects = makes_objects(tree, program_names(tree, entry_point))
+    asserted = AssertTests(entry_point, copied, count, visible, may_reach_none(tree), imports, of_objects)
     calls = calls_of_asserts(tree, entry_point)
     if calls is None:
         return asserted
@@ -283,7 +296,7 @@ def _pytest(form: Mapping[str, Any], place: str) -> PytestTests:
     files, module = form["files"], _dotted_name(form, "module", place) if "module" in form else "solution"
     if not isinstance(files, Mapping) or not files:
         raise UserError(f"{place}.files is {reprlib.repr(files)}; give a mapping from paths to the files' text.")
-    count, names, touched = 0, set[str](), False
+    count, names, touched, of_objects = 0, set[str](), False, False
     imports: dict[str, frozenset[int]] = {}
     copied: dict[str, str] = {}
     configured = any(PurePosixPath(str(path)).name in _CONFIGURATIONS for path in files)
@@ -298,6 +311,7 @@ def _pytest(form: Mapping[str, Any], place: str) -> PytestTests:
             copied[path] = with_copied_arguments(content, tree, names_from_module(tree, module))
             touched = touched or _mentions_module(tree, module)
             imports[path] = _foreign_imports(tree, module)
+            of_objects = of_objects or makes_objects(tree, names_from_module(tree, module))
             if configured or _is_collected(path):
                 count += _count_tests(tree)
     declared = form.get("count")
@@ -311,7 +325,9 @@ def _pytest(form: Mapping[str, Any], place: str) -> PytestTests:
         raise UserError(f"{place}.files has no test function, so any program would pass; name one test_something.")
     texts = {path: copied.get(path, str(content)) for path, content in files.items() if content is not None}
     exact = declared is not None
-    return PytestTests(texts, module, frozenset(names), declared or count, exact, _visible(form, place), imports)
+    return PytestTests(
+        texts, module, frozenset(names), declared or count, exact, _visible(form, place), imports, of_objects
+    )
 
 
 def _is_collected(path: str) -> bool:

@@ -15,15 +15,15 @@ from . import frames, harness, opposite
 _LENGTH = 500
 _NAME = re.compile(r"(?<![\w.])[^\W\d]\w*")
 _BLOCKS = ("body", "handlers", "orelse", "finalbody", "cases")
-_OPERATORS = {
+_OPERATORS: dict = {
     ast.Eq: operator.eq,
     ast.NotEq: operator.ne,
     ast.Lt: operator.lt,
     ast.LtE: operator.le,
     ast.Gt: operator.gt,
     ast.GtE: operator.ge,
-    ast.Is: operator.is_,
-    ast.IsNot: operator.is_not,
+    ast.Is: opposite.is_same,
+    ast.IsNot: lambda left, right: not opposite.is_same(left, right),
 }
 
 

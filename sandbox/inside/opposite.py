@@ -6,8 +6,10 @@ Whatever the program's process answers is read as plain data; nothing of it is r
 from __future__ import annotations
 
 import builtins
+import io
 import itertools
 import os
+import re
 import types
 from collections import deque
 from typing import Any, Optional
@@ -69,7 +71,10 @@ class Opposite:
 
     def get(self, name: str) -> Any:
         """What the program means by a name; raises AttributeError."""
-        return _named(self.result(self.ask(["get", name])))
+        value = _named(self.result(self.ask(["get", name])))
+        if type(value) is StandIn and _kind(value) == "class" and _CLASS_NAME.fullmatch(name.rpartition(".")[2]):
+            object.__setattr__(value, "_kind", "tested class")
+        return value
 
     def as_module(self, name: str) -> types.ModuleType:
         """A module to import whose names are the program's."""
@@ -97,7 +102,22 @@ class Opposite:
         if named_after is not None and named_after != named:
             for name, new in plain.decode(named_after, self.restore).items():
                 _take_over(kwargs.get(name), new)
+        if reply[0] == "returned" and type(reply[1]) is list and reply[1][:1] == ["a"]:
+            return self.handed_back(reply, [*args, *kwargs.values()], [*told[1:], *named[2::2]])
         return self.result(reply)
+
+    def handed_back(self, reply: list, given: list, told: list) -> Any:
+        """The very argument that the program gave back; what it made of one that cannot be changed in place."""
+        tree, after, named_after = reply[1:]
+        try:
+            place = tree[1]
+            is_now = [*after[1:], *named_after[2::2]][place]
+            if is_now == told[place] or isinstance(given[place], _CHANGED_IN_PLACE):
+                return given[place]
+        except (TypeError, LookupError):
+            self.ended = True
+            raise ProgramEnded("the program answered nonsense") from None
+        return self.result(["returned", is_now])
 
     def tell(self, statement: list) -> None:
         """Say something that takes no answer."""
@@ -204,7 +224,7 @@ class Opposite:
         if callable(value):
             self.callbacks.append(value)
             return ["k", len(self.callbacks) - 1, str(getattr(value, "__name__", type(value).__name__))[:100]]
-        if hasattr(value, "__next__"):
+        if hasattr(value, "__next__") and not isinstance(value, io.IOBase):
             return plain.encode(list(itertools.islice(value, plain.MAX_NODES)), self.hand_over)
         self.needs_inside = True
         raise TypeError(f"a value of type {type(value).__name__} cannot be handed to the program's process")
@@ -220,7 +240,23 @@ class Opposite:
         _, number, kind, name, module, bases, _ = tree
         if kind == "exception":
             return self.exception(name, module, bases)
+        if kind == "coroutine":
+            return self.awaiting(StandIn(self, number, str(name)[:100], kind))
+        if kind == "async generator":
+            return self.going_through(StandIn(self, number, str(name)[:100], kind))
         return StandIn(self, number, str(name)[:100], str(kind))
+
+    async def awaiting(self, coroutine: StandIn) -> Any:
+        """A coroutine that has one of the program's run to its end."""
+        return self.do("await", coroutine)
+
+    async def going_through(self, generator: StandIn) -> Any:
+        """An asynchronous generator that goes through one of the program's."""
+        while True:
+            going, value = self.do("next of async", generator)
+            if not going:
+                return
+            yield value
 
 
 def _take_over(mine: Any, new: Any) -> None:
@@ -265,14 +301,18 @@ class StandIn:
     """An object or a function that lives in the program's process.
 
     What an object of the program's own class says (its attributes, items, length, truth and so on) is its own decision,
-    and ends the trust in the report. Calling a function or a class does not, nor going through an iterator: what they
-    give is compared here. The program could lie about the kind, and gain no more than an honest function can give.
+    and ends the trust in the report. So it is not where the tests make the object, of a class that they know as one by
+    its name (`Stack`): then its methods are what is tested, as functions are, and what they give is compared here.
+    Comparisons and operators end the trust there too, for they may see what is expected. Calling a function or a class
+    does not, nor going through an iterator: what they give is compared here. The program could lie about the kind, and
+    gain no more than an honest function can give.
     """
 
-    __slots__ = ("_kind", "_name", "_named", "_number", "_opposite")
+    __slots__ = ("_kind", "_made", "_name", "_named", "_number", "_opposite")
 
     def __init__(self, opposite: Opposite, number: int, name: str, kind: str) -> None:
         object.__setattr__(self, "_kind", kind)
+        object.__setattr__(self, "_made", False)
         object.__setattr__(self, "_named", False)
         object.__setattr__(self, "_opposite", opposite)
         object.__setattr__(self, "_number", number)
@@ -281,19 +321,26 @@ class StandIn:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Have the program call it."""
         opposite = object.__getattribute__(self, "_opposite")
-        if not object.__getattribute__(self, "_named") and _kind(self) not in ("function", "class", "exception"):
+        kind = _kind(self)
+        if not object.__getattribute__(self, "_named") and kind not in _CALLABLES and not _made(self):
             _doubt(self)
-        return opposite.call(object.__getattribute__(self, "_number"), list(args), kwargs)
+        value = opposite.call(object.__getattribute__(self, "_number"), list(args), kwargs)
+        return _marked(value) if kind == "tested class" else value
 
     def __getattr__(self, name: str) -> Any:
         if name == "__name__":
             return object.__getattribute__(self, "_name")
         if name.startswith("__") and name.endswith("__") and name not in ("__doc__", "__dict__"):
             raise AttributeError(name)
-        if object.__getattribute__(self, "_named") and _kind(self) in ("function", "class", "module"):
+        if object.__getattribute__(self, "_named") and _kind(self) in _WITH_NAMES:
             # Part of what the tests asked for by name.
-            return _named(_do(self, "getattr", name))
-        _doubt(self)
+            value = _named(_do(self, "getattr", name))
+            return _marked(value) if _kind(self) == "tested class" else value
+        if _kind(self) == "iterator":
+            if name not in ("send", "throw", "close"):
+                raise AttributeError(f"{_name(self)!r} object has no attribute {name!r}")
+        elif not _made(self):
+            _doubt(self)
         return _do(self, "getattr", name)
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -308,14 +355,36 @@ class StandIn:
         raise TypeError(f"{name} is in another process, so nothing can inherit from it")
 
     def __instancecheck__(self, thing: Any) -> bool:
-        _doubt(self)
+        if type(thing) is not StandIn or not _made(thing):
+            _doubt(self)
         return bool(_do_with(self, "isinstance", thing, self))
 
+    def __subclasscheck__(self, thing: Any) -> bool:
+        if type(thing) is not StandIn or _kind(thing) != "tested class":
+            _doubt(self)
+        return bool(_do_with(self, "issubclass", thing, self))
+
+    def __copy__(self) -> Any:
+        return _copied(self, "copy")
+
+    def __deepcopy__(self, _: dict) -> Any:
+        return _copied(self, "deepcopy")
+
     def __exit__(self, kind: Any, error: Any, trace: Any) -> bool:
-        _doubt(self)
-        swallowed = bool(_do(self, "exit"))
+        if not _made(self) and _kind(self) != "manager":
+            _doubt(self)
+        swallowed = bool(_do(self, "exit")) and kind is not None
+        if swallowed:
+            _doubt(self)
         # A failed test stays one: an assertion, or an outcome of pytest's, which is no Exception.
-        return swallowed and kind is not None and issubclass(kind, Exception) and not issubclass(kind, AssertionError)
+        return swallowed and issubclass(kind, Exception) and not issubclass(kind, AssertionError)
+
+
+def _copied(thing: StandIn, operation: str) -> Any:
+    if _kind(thing) in (*_WITH_NAMES, "exception"):
+        return thing
+    value = _do(thing, operation)
+    return _marked(value) if _made(thing) else value
 
 
 def _do(thing: StandIn, operation: str, *args: Any) -> Any:
@@ -336,6 +405,31 @@ def _kind(thing: StandIn) -> str:
     return kind
 
 
+def _marked(value: Any) -> Any:
+    """The value, marked as an object that the tests made, of a class that they test."""
+    if type(value) is StandIn:
+        object.__setattr__(value, "_made", True)
+    return value
+
+
+def _made(thing: StandIn) -> bool:
+    """Whether the tests made it, of a class that they test."""
+    made: bool = object.__getattribute__(thing, "_made")
+    return made
+
+
+def _name(thing: StandIn) -> str:
+    name: str = object.__getattribute__(thing, "_name")
+    return name
+
+
+def is_same(left: Any, right: Any) -> bool:
+    """`is`, where two stand-ins for one thing are the same."""
+    if type(left) is StandIn and type(right) is StandIn:
+        return bool(object.__getattribute__(left, "_number") == object.__getattribute__(right, "_number"))
+    return left is right
+
+
 def _named(value: Any) -> Any:
     """The value, marked as what the tests asked for by its name."""
     if type(value) is StandIn:
@@ -349,17 +443,20 @@ def _add_operators() -> None:
 
     def told(operation: str) -> Any:
         def tell(self: StandIn, *args: Any) -> Any:
-            if _kind(self) not in _OF_BUILT_IN_TYPES:
+            if _kind(self) not in _OF_BUILT_IN_TYPES and not _made(self):
                 _doubt(self)
             elif operation == "len" and _kind(self) == "iterator":
                 raise TypeError(f"object of type {object.__getattribute__(self, '_name')!r} has no len()")
-            return _do(self, operation, *args)
+            value = _do(self, operation, *args)
+            # An object may be its own iterator.
+            return _marked(value) if operation == "iter" and _made(self) else value
 
         return tell
 
     def shown(operation: str) -> Any:
         def show(self: StandIn, *args: Any) -> Any:
-            _doubt(self)
+            if operation not in _METHODS or not (_made(self) or (operation == "enter" and _kind(self) == "manager")):
+                _doubt(self)
             return _do(self, operation, *args)
 
         return show
@@ -373,16 +470,18 @@ def _add_operators() -> None:
 
     def judge(operation: str) -> Any:
         def decide(self: StandIn, *args: Any) -> bool:
-            _doubt(self)
+            if not _made(self) or operation != "contains":
+                _doubt(self)
             return bool(_do(self, operation, *args))
 
         return decide
 
     def compare(operation: str, otherwise: bool) -> Any:
         def decide(self: StandIn, other: Any) -> bool:
-            # No object of the program's equals a built-in value, whatever it says itself.
+            # What inherits from a built-in type is compared here, by the data in it. No other object of the program's
+            # equals a built-in value, whatever it says itself.
             if not isinstance(other, StandIn):
-                return otherwise
+                return bool(_do(self, "data") == other) is not otherwise if _kind(self) == "data" else otherwise
             _doubt(self)
             return bool(_do(self, operation, other))
 
@@ -407,6 +506,13 @@ def _add_operators() -> None:
     StandIn.__ne__ = compare("ne", True)  # type: ignore[method-assign]
 
 
-_OF_BUILT_IN_TYPES = ("function", "class", "module", "iterator", "builtin")
+_WITH_NAMES = ("function", "class", "tested class", "module")
+_OF_BUILT_IN_TYPES = (*_WITH_NAMES, "iterator", "builtin")
+_CALLABLES = ("function", "class", "exception")
+_METHODS = ("getitem", "enter", "int", "float", "index")
+"""What the tests ask of an instance of a class under test without showing it what is expected."""
+
+_CLASS_NAME = re.compile(r"[A-Z]\w*")
+_CHANGED_IN_PLACE = (list, bytearray, deque, dict, set)
 
 _add_operators()

@@ -16,7 +16,9 @@ from collections import Counter, OrderedDict, defaultdict, deque, namedtuple
 from datetime import date, datetime, time, timedelta, timezone
 from decimal import Decimal
 from fractions import Fraction
+from pathlib import Path, PurePath
 from typing import Any, Callable, Optional
+from uuid import UUID
 
 MAX_DEPTH = 64
 MAX_NODES = 1_000_000
@@ -169,6 +171,10 @@ class _Encoder:
             if is_array(value) and value.dtype.kind in "biufc":
                 flat = [self.encode(entry, depth + 1) for entry in value.ravel().tolist()]
                 return ["A", value.dtype.str, list(value.shape), *flat]
+            if isinstance(value, PurePath) and kind.__module__.partition(".")[0] == "pathlib":
+                return ["P", isinstance(value, Path), str(value)]
+            if kind is UUID:
+                return ["U", _int(value.int)]
             if kind is bytearray:
                 return ["B", value.decode("latin-1")]
             if kind is Counter or kind is OrderedDict:
@@ -310,6 +316,10 @@ class _Decoder:
             raise NotPlain("the data has a tag that is not known")
         if tag == "N":
             return _named_tuple(tree[1], tree[2])(*self.all(tree[3:], depth))
+        if tag == "P":
+            return (Path if tree[1] else PurePath)(str(tree[2]))
+        if tag == "U":
+            return UUID(int=_exact_int(self.decode(tree[1], depth)))
         if tag == "A":
             return _array(tree[1], tree[2], self.all(tree[3:], depth))
         return self.restore(tree)

@@ -6,9 +6,11 @@ Plain data crosses as data. Anything else stays here, and the other side gets a 
 from __future__ import annotations
 
 import builtins
+import copy
 import operator
 import sys
 import types
+from collections import OrderedDict
 from typing import Any, Callable
 
 from . import asserts, frames, harness, opposite, plain, pytest_tests, raised, surroundings
@@ -18,10 +20,14 @@ _MOST_THINGS = 1_000_000
 _NOTHING = object()
 
 OPERATIONS: dict = {
+    "data": lambda thing: thing,
     "getattr": getattr,
     "setattr": setattr,
     "delattr": delattr,
     "isinstance": isinstance,
+    "issubclass": issubclass,
+    "copy": copy.copy,
+    "deepcopy": copy.deepcopy,
     "len": len,
     "iter": iter,
     "next": next,
@@ -81,6 +87,7 @@ class _Server:
         self.module = module
         self.channel = channel
         self.things: list[Any] = []
+        self.numbers: dict = {}
         self.exceptions: dict = {}
         self.around = surroundings.Surroundings()
         self.patched: dict = {}
@@ -138,7 +145,24 @@ class _Server:
         except BaseException as error:
             self.channel.note(error)
             return self.raised(error, args, kwargs)
-        return ["returned", self.encode(value), *self.after(kind, args, kwargs)]
+        after = self.after(kind, args, kwargs)
+        if after[0] is not None and type(value) not in _WITHOUT_IDENTITY:
+            for place, given in enumerate((*args, *kwargs.values())):
+                if value is given:
+                    return ["returned", ["a", place], *after]
+        of_class = function if kind == "call" else args[0] if question[1] in _GIVE_OBJECTS else None
+        made_here = (isinstance(of_class, type) or question[1] in _COPY) and self.is_more_than_data(value)
+        return ["returned", self.keep(value) if made_here else self.encode(value), *after]
+
+    def is_more_than_data(self, value: Any) -> bool:
+        """Whether it is of a class of the program's with a state or methods of its own, whatever it inherits from."""
+        kind = type(value)
+        if kind.__module__ != self.module.__name__:
+            return False
+        if not hasattr(kind, "_fields"):
+            return True
+        own = [name for name, entry in vars(kind).items() if isinstance(entry, (types.FunctionType, property))]
+        return any(not name.startswith("_") for name in own)
 
     def patch(self, name: str, value: Any) -> None:
         """Give a name of the program another value."""
@@ -175,7 +199,9 @@ class _Server:
         """Keep what cannot cross, and give the other side its number."""
         if len(self.things) >= _MOST_THINGS:
             raise plain.NotPlain("too many objects were handed out")
-        self.things.append(value)
+        number = self.numbers.setdefault(id(value), len(self.things))
+        if number == len(self.things):
+            self.things.append(value)
         kind = kind_of(value)
         bases: list = []
         if isinstance(value, type):
@@ -186,7 +212,7 @@ class _Server:
             kind = "exception" if bases else "class"
         name = getattr(value, "__name__", type(value).__name__)
         module = str(getattr(value, "__module__", ""))[:100]
-        return ["h", len(self.things) - 1, kind, str(name)[:100], module, bases, callable(value)]
+        return ["h", number, kind, str(name)[:100], module, bases, callable(value)]
 
     def restore(self, tree: list) -> Any:
         if tree[0] == "h":
@@ -230,6 +256,12 @@ class _Server:
 def kind_of(value: Any) -> str:
     """What the other side may do without asking an object of the program's own class."""
     kind = type(value)
+    if kind is types.CoroutineType:
+        return "coroutine"
+    if kind is types.AsyncGeneratorType:
+        return "async generator"
+    if isinstance(value, _DATA):
+        return "data"
     if issubclass(kind, type):
         return "class"
     if kind is types.ModuleType:
@@ -239,11 +271,36 @@ def kind_of(value: Any) -> str:
         return "function"
     if kind in _ITERATORS or (known and kind.__module__ in ("builtins", "itertools") and hasattr(kind, "__next__")):
         return "iterator"
+    if known and kind.__module__ == "contextlib":
+        return "manager"
     return "builtin" if kind in _VIEWS or (known and kind.__module__ == "re") else "object"
 
 
+def _awaited(coroutine: Any) -> Any:
+    """What a coroutine returns, on an event loop of the program's own."""
+    import asyncio
+
+    if not _loops:
+        _loops.append(asyncio.new_event_loop())
+    return _loops[0].run_until_complete(coroutine)
+
+
+def _next_of(generator: Any) -> list:
+    try:
+        return [True, _awaited(generator.__anext__())]
+    except StopAsyncIteration:
+        return [False, None]
+
+
+OPERATIONS.update({"await": _awaited, "next of async": _next_of})
+_loops: list = []
+_COPY = ("copy", "deepcopy")
+_GIVE_OBJECTS = ("getattr", "getitem")
+_DATA = (int, float, str, bytes, bytearray, list, tuple, set, frozenset, dict)
+_WITHOUT_IDENTITY = (type(None), bool, int, float, complex, str, bytes)
 _FUNCTIONS = (types.FunctionType, types.BuiltinFunctionType, types.MethodType, types.MethodWrapperType)
 _ITERABLES: tuple = ([], (), "", "\u00e9", b"", {}, set(), range(0), range(1 << 70))
 _ITERATORS: tuple = (types.GeneratorType, *[type(iter(made)) for made in _ITERABLES])
 _ITERATORS += (type(iter({}.values())), type(iter({}.items())), type(reversed([])), type(reversed({})))
-_VIEWS: tuple = (type({}.keys()), type({}.values()), type({}.items()))
+_VIEWS: tuple = tuple(type(view) for made in ({}, OrderedDict()) for view in (made.keys(), made.values(), made.items()))
+_ITERATORS += tuple(type(iter(made)) for made in (OrderedDict(), OrderedDict().values(), OrderedDict().items()))

@@ -198,6 +198,10 @@ def test_objects_of_the_programs_classes_stay_with_it(box: Box) -> None:
     )
     tests = report(box, source, asserts(check, ""))
     assert tests.tests_passed == 4
+    assert tests.trusted
+    renamed = check.replace("Stack()", "make_stack()")
+    tests = report(box, source + "def make_stack(): return Stack()", asserts(renamed, ""))
+    assert tests.tests_passed == 4
     assert not tests.trusted
 
 
@@ -268,6 +272,22 @@ DECIDES = {
         "import types\ndef X():\n    m = types.ModuleType('m')\n    m.startswith = lambda *a: True\n    return m",
         "assert out.startswith('Hello')",
     ),
+    "method of what a method gave": (
+        "class Greeter:\n    def greet(self): return self\n    def startswith(self, text): return True\nclass X: pass",
+        "assert Greeter().greet().startswith('Hello')",
+    ),
+    "comparison of an object that the tests made": (
+        "class Made:\n    __eq__ = lambda s, o: True\nclass X: pass",
+        "assert Made() == Made()",
+    ),
+    "operator of an object that the tests made": (
+        "class Made:\n    __sub__ = lambda s, o: 0\nclass X: pass",
+        "assert Made() - 3 == 0",
+    ),
+    "class that is a list and lies": (
+        "class Row(list):\n    __lt__ = lambda s, o: True\nclass X: pass",
+        "assert Row([9]) < [1]",
+    ),
     "operator that raises": (
         "class X:\n    def __sub__(s, o): raise ValueError(o)",
         "try:\n    out - 3\nexcept ValueError as e:\n    assert e.args[0] == 3",
@@ -291,6 +311,17 @@ def test_what_the_programs_objects_decide_is_not_trusted(box: Box, name: str) ->
 
 
 ORDINARY = {
+    "coroutine": (
+        "import asyncio\nasync def f(n):\n    await asyncio.sleep(0)\n    if n < 0: raise ValueError('below')\n    return [n]",
+        "import asyncio\nassert asyncio.run(f(3)) == [3]\nasync def main():\n    assert await f(1) == [1]\n"
+        "    assert await asyncio.gather(f(1), f(2)) == [[1], [2]]\n    try:\n        await f(-1)\n        assert False\n"
+        "    except ValueError as e:\n        assert str(e) == 'below'\nasyncio.run(main())",
+    ),
+    "argument given back": (
+        "def f(a, b=()):\n    a.extend(b)\n    return a",
+        "a = [1]\nassert f(a) is a\nassert f(a, [2]) is a\nassert a == [1, 2]\nb = f(a)\nb.append(3)\nassert a == [1, 2, 3]\n"
+        "assert f([]) is not a",
+    ),
     "generator": (
         "def f(n):\n    yield from range(n)",
         "assert list(f(3)) == [0, 1, 2]\nassert sum(f(4)) == 6\nassert next(f(1)) == 0",
@@ -326,14 +357,90 @@ ORDINARY = {
         "from collections import namedtuple\ndef f(n): return namedtuple('P', 'x y')(n, 2)",
         "assert f(1) == (1, 2)",
     ),
+    "asynchronous generator": (
+        "async def f(n):\n    for i in range(n): yield i",
+        "import asyncio\nasync def all_of(): return [x async for x in f(3)]\nassert asyncio.run(all_of()) == [0, 1, 2]",
+    ),
+    "the argument itself": (
+        "def f(a):\n    a.append(1)\n    return a",
+        "a = []\nassert f(a) is a\nassert a == [1]\nassert f(a=a) is a\nassert f(a) == [1, 1, 1]",
+    ),
+    "a copy of the argument": ("def f(a): return [*a]", "a = [1]\nassert f(a) is not a\nassert f(a) == a"),
+    "what is in a tuple": ("def f(a):\n    a[0].append(1)\n    return a", "b = f(([],))\nassert b == ([1],)"),
+    "what is sent to a generator": (
+        "def f():\n    x = yield 1\n    yield x",
+        "g = f()\nnext(g)\nassert g.send(5) == 5",
+    ),
+    "pairs": ("def f(a, b): return zip(a, b)", "assert dict(f('a', [1])) == {'a': 1}"),
+    "manager": (
+        "from contextlib import contextmanager\n@contextmanager\ndef f(): yield 5",
+        "with f() as x:\n    assert x == 5",
+    ),
+    "path and uuid": (
+        "import pathlib, uuid\ndef f(p): return pathlib.Path(p) / 'x', uuid.UUID(int=5)",
+        "import pathlib, uuid\nassert f('a') == (pathlib.Path('a/x'), uuid.UUID(int=5))",
+    ),
+    "object of a class under test": (
+        "class Stack:\n    def __init__(self, *a): self.items = [*a]\n    def push(self, x):\n        self.items.append(x)\n"
+        "        return self\n    def __len__(self): return len(self.items)\n    def __contains__(self, x): return x in self.items\n"
+        "    def __iter__(self): return iter(self.items)\n    def __getitem__(self, i): return self.items[i]\n"
+        "    top = property(lambda self: self.items[-1])\n    def __enter__(self): return 5\n    def __exit__(self, *a): pass",
+        "import copy\ns = Stack(2)\nassert s.push(3) is s\nassert len(s) == 2 and 3 in s and s\nassert list(s) == [2, 3]\n"
+        "assert s[0] == 2 and s.top == 3\nwith s as x:\n    assert x == 5\nassert isinstance(s, Stack)\nt = copy.deepcopy(s)\n"
+        "t.push(4)\nassert s.items == [2, 3] and t.items == [2, 3, 4]",
+    ),
+    "object that is its own iterator": (
+        "class Down:\n    def __init__(self, n): self.n = n\n    def __iter__(self): return self\n    def __next__(self):\n"
+        "        if not self.n: raise StopIteration\n        self.n -= 1\n        return self.n",
+        "assert list(Down(3)) == [2, 1, 0]",
+    ),
+    "one object for all": (
+        "class Single:\n    made = None\n    def __new__(cls):\n        cls.made = cls.made or super().__new__(cls)\n"
+        "        return cls.made\nclass Many: pass",
+        "assert Single() is Single()\nassert Many() is not Many()",
+    ),
+    "class that is a dict": (
+        "from collections import OrderedDict\nclass LRU(OrderedDict):\n    def __init__(self, size):\n        super().__init__()\n"
+        "        self.size = size\n    def put(self, key, value):\n        self[key] = value\n        self.move_to_end(key)\n"
+        "        if len(self) > self.size: self.popitem(last=False)",
+        "c = LRU(1)\nc.put(1, 2)\nc.put(3, 4)\nassert c.get(1, -1) == -1\nassert c == {3: 4} and {3: 4} == c and c != {1: 2}\n"
+        "assert dict(c) == {3: 4} and len(c) == 1",
+    ),
+    "class that is a list": (
+        "class Row(list):\n    def total(self): return sum(self)",
+        "r = Row([1])\nr.append(2)\nassert r.total() == 3 and r == [1, 2] and [1, 2] == r and sorted(r) == [1, 2]",
+    ),
+    "class that is a set": (
+        "class Bag(set):\n    def total(self): return sum(self)",
+        "b = Bag([1])\nb.add(2)\nassert b.total() == 3 and b == {1, 2} and 2 in b",
+    ),
     "source": ("import inspect\ndef f(n): return inspect.getsource(f)", "assert f(1).startswith('def f(n)')"),
 }
+
+
+def test_no_object_of_a_class_that_is_a_built_in_one_equals_what_it_is_not(box: Box) -> None:
+    source = "class Row(list):\n    __eq__ = lambda s, o: True\n    __ne__ = lambda s, o: False\n    __class__ = int\n"
+    tests = report(
+        box, source, asserts("r = Row([1])\nassert r == [2]\nassert [2] == r\nassert not r != [2]\nassert r == 1", "")
+    )
+    assert (tests.tests_run, tests.tests_passed) == (4, 0), tests
+
+
+@pytest.mark.parametrize("answer", ["['a', 5]", "['a', -9]", "['a', 'x']", "['a']", "['a', 0, 1]", "['a', None]"])
+def test_an_argument_that_was_never_given_is_no_answer(box: Box, answer: str) -> None:
+    source = (
+        "import json, os, struct\ndef f(a):\n"
+        f"    content = json.dumps(['returned', {answer}, ['l', ['l', 1]], ['d']]).encode()\n"
+        "    os.write(5, struct.pack('!cI', b'C', len(content)) + content)\n    os._exit(0)"
+    )
+    tests = report(box, source, asserts("assert f([1]) == [2]", "f"))
+    assert not tests.all_passed
 
 
 @pytest.mark.parametrize("name", ORDINARY)
 def test_ordinary_results_stay_trusted(box: Box, name: str) -> None:
     source, check = ORDINARY[name]
-    tests = report(box, source, asserts(check, "f"))
+    tests = report(box, source, asserts(check, ""))
     assert (tests.all_passed, tests.trusted) == (True, True), tests
 
 

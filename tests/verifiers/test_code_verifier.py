@@ -243,13 +243,34 @@ def test_classes_that_inherit_from_the_programs_need_its_own_process() -> None:
     assert graded(program.replace("'!'", "'?'"), tests, objects=True).score == 0.0
 
 
-def test_who_tests_a_class_is_told_what_that_needs() -> None:
+def test_the_methods_of_a_class_are_tested_as_functions_are() -> None:
     tests = asserted("stack = Stack()\nstack.push(1)\nassert stack.pop() == 1", "Stack")
     program = "class Stack:\n    def push(self, x): self.top = x\n    def pop(self): return self.top"
-    refused = graded(program, tests)
-    assert refused.score == 0.0
+    assert graded(program, tests).passed
+    assert graded(program.replace("x): self.top = x", "x): self.top = 2"), tests).score == 0.0
+    solution = asserted("assert Solution().add(1, 2) == 3", "Solution")
+    assert graded("class Solution:\n    def add(self, a, b): return a + b", solution).passed
+    assert graded("class Solution:\n    def add(self, a, b): return self", solution).score == 0.0
+
+
+@pytest.mark.parametrize(
+    ("entry_point", "source"),
+    [
+        ("Vector", "assert Vector(1) == Vector(1)"),
+        ("stack", "s = stack()\ns.push(1)\nassert s.top() == 1"),
+        ("f", "assert f(Node(1)).value == 1"),
+    ],
+)
+def test_who_tests_a_class_is_told_what_that_needs(entry_point: str, source: str) -> None:
+    program = (
+        "class Vector:\n    def __init__(self, x): self.x = x\n    def __eq__(self, o): return self.x == o.x\n"
+        "class stack:\n    def push(self, x): self.x = x\n    def top(self): return self.x\n"
+        "class Node:\n    def __init__(self, x): self.value = x\ndef f(node): return Node(node.value)\n"
+    )
+    refused = graded(program, asserted(source, entry_point))
+    assert (refused.score, refused.status) == (None, "error")
     assert "objects=True" in refused.detail
-    assert graded(program, tests, objects=True).passed
+    assert graded(program, asserted(source, entry_point), objects=True).passed
 
 
 def test_a_batch_has_its_verdicts_in_order() -> None:
