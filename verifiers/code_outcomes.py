@@ -130,14 +130,14 @@ def outcome_beside(form: AssertTests | PytestTests, result: Result, objects: boo
     tests_run = 0 if none_reached else report.tests_run
     count = max(tests_run, form.count)
     passed = max(0, min(report.tests_passed, tests_run))
-    failure = ""
+    failure, by_own_word = "", False
     if result.status not in _ENDED_WELL or not report.completed:
         failure = f"only {tests_run} of at least {form.count} tests ran to a verdict; it {_ending(result)}"
     elif tests_run < form.count or (exact and tests_run != form.count):
         failure = f"{tests_run} tests ran instead of {form.count}"
     elif not report.trusted and not objects:
         failure = "an object of the program's own class decided about a test, which counts only with objects=True"
-        passed = 0
+        passed, by_own_word = 0, report.tests_passed == report.tests_run
     elif report.tests_passed != report.tests_run:
         failure = "a test did not pass"
     if report.first_failure and failure:
@@ -147,11 +147,11 @@ def outcome_beside(form: AssertTests | PytestTests, result: Result, objects: boo
         # What did not run to the end is not passed as a whole, whatever its counts say.
         passed = min(passed, count - 1)
         failure += _stderr(result)
-    fault = "" if inside or not failure or timed_out else _fault(form, report, objects)
+    fault = "" if inside or not failure or timed_out else _fault(form, report, objects, by_own_word)
     return Outcome(passed, count, form.visible, failure, timed_out, fault)
 
 
-def _fault(form: AssertTests | PytestTests, report: TestReport, objects: bool) -> str:
+def _fault(form: AssertTests | PytestTests, report: TestReport, objects: bool, by_own_word: bool) -> str:
     """Why tests that did not pass say nothing about the program; "" if they do."""
     name, message = report.first_failure, report.message
     if isinstance(form, PytestTests) and name == "pytest" and message.startswith("pytest is not installed"):
@@ -162,8 +162,8 @@ def _fault(form: AssertTests | PytestTests, report: TestReport, objects: bool) -
     if isinstance(form, PytestTests) and name == "pytest did not start":
         # Before anything was asked of the program.
         return f"pytest did not start, for the tests' files are wrong: {_clean(message.strip()[-_LONGEST_STDERR:])}"
-    if form.of_objects and not report.trusted and not objects:
-        # A right program could do no better.
+    if form.of_objects and by_own_word:
+        # A right program could do no better; one that fails by its own word too is wrong.
         return "the tests leave it to objects of the program's own classes what is right; they need objects=True"
     if report.needs_inside and not objects:
         return "the tests hand the program objects that cannot leave their process; they need objects=True"

@@ -273,6 +273,18 @@ def test_who_tests_a_class_is_told_what_that_needs(entry_point: str, source: str
     assert graded(program, asserted(source, entry_point), objects=True).passed
 
 
+@pytest.mark.parametrize("value", ["s", "3"])
+@pytest.mark.parametrize("end", ["", "import os\n        os._exit(0)", "while True: pass"])
+def test_a_wrong_program_cannot_make_an_error_of_its_zero(value: str, end: str) -> None:
+    tests = asserted("s = Stack()\nassert s.top().lower() == 'a'\nassert s.pop(3) == 4", "Stack")
+    program = (
+        "class Stack:\n    def top(self): return Any()\n    def pop(self, n):\n        " + (end or f"return {value}")
+    ).replace("return s", "return self") + "\nclass Any:\n    def lower(self): return 'a'\n"
+    verdict = graded(program, tests, limits={"wall_seconds": 1})
+    assert (verdict.score, verdict.passed) == (0.0, False), verdict
+    assert verdict.status != "error"
+
+
 def test_a_batch_has_its_verdicts_in_order() -> None:
     programs = [ADD if n % 3 else "def add(a, b):\n    return 0" for n in range(12)]
     rows = [{"completion": f"```python\n{p}\n```", "tests": [CALLS, ASSERTS][n % 2]} for n, p in enumerate(programs)]
