@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 import builtins
+import importlib.util
+import marshal
 import operator
 import re
 import sys
@@ -37,7 +39,7 @@ def run(job: dict, channel: harness.Channel) -> None:
 
 def conduct(job: dict, channel: harness.Channel, program: Any) -> None:
     """Run the tests and report them."""
-    record = _Record(channel)
+    record = _Record(channel, job["source"])
     completed = False
     try:
         sys.modules[job["module"]] = program.as_module(job["module"])
@@ -52,13 +54,30 @@ def conduct(job: dict, channel: harness.Channel, program: Any) -> None:
     channel.send(frames.END, [completed, program.trusted, program.needs_inside])
 
 
-def _execute(job: dict, record: _Record, program: Any) -> None:
-    tree = ast.parse(job["source"], "tests.py")
-    defined = {name for node in tree.body for name in _defined(node, job["source"])}
-    _Counted(record).rewrite(tree)
+def prepared(source: str) -> list:
+    """The tests as code for this version of Python, whose mark comes first; the names of their assertions, and the
+    names that they read and do not make.
+
+    Raises:
+        SyntaxError: they are no Python.
+    """
+    tree = ast.parse(source, "tests.py")
+    defined = {name for node in tree.body for name in _defined(node, source)}
+    counted = _Counted()
+    counted.rewrite(tree)
     code = compile(tree, "tests.py", "exec", dont_inherit=True)
+    wanted = sorted(_read(code, source) - defined)
+    return [importlib.util.MAGIC_NUMBER, marshal.dumps(code), counted.names, wanted]
+
+
+def _execute(job: dict, record: _Record, program: Any) -> None:
+    ready = job["prepared"]
+    if ready is None or ready[0] != importlib.util.MAGIC_NUMBER:
+        # Another Python's, or what it refused.
+        ready = prepared(job["source"])
+    _, code, record.names, wanted = ready
     space: dict = {"__name__": "tests", "__builtins__": builtins, "__tests__": record}
-    for name in sorted(_read(code, job["source"]) - defined):
+    for name in wanted:
         if not hasattr(builtins, name) or name == job["entry_point"]:
             try:
                 space[name] = program.get(name)
@@ -66,7 +85,7 @@ def _execute(job: dict, record: _Record, program: Any) -> None:
                 pass
     if job["entry_point"]:
         space["candidate"] = program.get(job["entry_point"])
-    exec(code, space)
+    exec(marshal.loads(code), space)
     check = space.get("check")
     if isinstance(check, types.FunctionType):
         check(space["candidate"])
@@ -99,13 +118,13 @@ def _read(code: types.CodeType, source: str) -> set:
 class _Record:
     """What became of each assert statement."""
 
-    def __init__(self, channel: harness.Channel) -> None:
+    def __init__(self, channel: harness.Channel, source: str) -> None:
         self.channel = channel
+        self.source = source
         self.seen: dict = {}
         self.failed: dict = {}
         self.compared: str = ""
         self.names: list = []
-        self.tests: list = []
 
     def begin(self, number: int) -> None:
         self.seen[self.names[number]] = True
@@ -127,7 +146,9 @@ class _Record:
         self._failed(self.names[number], f"{self.text(number)}: {described(error)}")
 
     def text(self, number: int) -> str:
-        return ast.unparse(self.tests[number])[:_LENGTH]
+        counted = _Counted()
+        counted.rewrite(ast.parse(self.source, "tests.py"))
+        return ast.unparse(counted.tests[number])[:_LENGTH]
 
     def _failed(self, name: str, message: str) -> None:
         if name not in self.failed:
@@ -145,8 +166,9 @@ _BY_NAME = {kind.__name__: function for kind, function in _OPERATORS.items()}
 class _Counted:
     """Turns each assert statement of a module into one that is counted, in place."""
 
-    def __init__(self, record: _Record) -> None:
-        self.record = record
+    def __init__(self) -> None:
+        self.names: list = []
+        self.tests: list = []
 
     def rewrite(self, node: ast.AST) -> None:
         """In the statements below a node, in their order; expressions hold none."""
@@ -161,9 +183,9 @@ class _Counted:
                             self.rewrite(statement)
 
     def counted(self, node: ast.Assert) -> ast.Try:
-        number = len(self.record.names)
-        self.record.names.append(f"assert {number + 1} (line {node.lineno})")
-        self.record.tests.append(node.test)
+        number = len(self.names)
+        self.names.append(f"assert {number + 1} (line {node.lineno})")
+        self.tests.append(node.test)
         place: Any = {name: getattr(node, name) for name in node._attributes}
 
         def tell(method: str, *args: ast.expr) -> ast.Call:

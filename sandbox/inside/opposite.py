@@ -66,6 +66,7 @@ class Opposite:
         self.failure: Optional[BaseException] = None
         self.callbacks: list[Any] = []
         self.exceptions: dict = {}
+        self.answers = frames.Reader(HEAR, plain.MAX_BYTES)
         self.around = surroundings.Around(self.hand_over)
         self.ended = False
 
@@ -150,8 +151,7 @@ class Opposite:
         try:
             frames.write_frame(ASK, frames.CALL, plain.to_bytes(question))
             while True:
-                _, content = frames.read_frame(HEAR, plain.MAX_BYTES)
-                reply = plain.from_bytes(content)
+                reply = plain.from_bytes(self.answers.frame())
                 if not isinstance(reply, list) or not reply:
                     raise plain.NotPlain("this is no answer")
                 if reply[0] == "printed":

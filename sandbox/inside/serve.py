@@ -86,6 +86,7 @@ class _Server:
     def __init__(self, module: types.ModuleType, channel: harness.Channel) -> None:
         self.module = module
         self.channel = channel
+        self.calls = frames.Reader(CALLS, plain.MAX_BYTES)
         self.things: list[Any] = []
         self.numbers: dict = {}
         self.exceptions: dict = {}
@@ -100,8 +101,7 @@ class _Server:
         """
         surroundings.printed()
         while True:
-            _, content = frames.read_frame(CALLS, plain.MAX_BYTES)
-            self.answer(plain.from_bytes(content))
+            self.answer(plain.from_bytes(self.calls.frame()))
 
     def answer(self, question: list) -> None:
         if question[0] == "around":
@@ -232,8 +232,7 @@ class _Server:
             question = ["callback", number, self.encode(list(args)), self.encode(kwargs)]
             frames.write_frame(ANSWERS, frames.CALL, plain.to_bytes(question))
             while True:
-                _, content = frames.read_frame(CALLS, plain.MAX_BYTES)
-                reply = plain.from_bytes(content)
+                reply = plain.from_bytes(self.calls.frame())
                 if reply[0] == "result":
                     return plain.decode(reply[1], self.restore)
                 if reply[0] == "failed":

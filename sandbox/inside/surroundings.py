@@ -26,10 +26,15 @@ class Around:
         self.input = builtins.input
         self.stdin = sys.stdin
         self.told: Optional[tuple] = None
+        self.seen: Optional[tuple] = None
 
     def changes(self) -> Optional[list]:
         """What is to be said about them before the next call; None if nothing has changed."""
-        now = (_environment(), list(sys.argv), builtins.input, sys.stdin)
+        seen = (os.environ._data.copy(), [*sys.argv], builtins.input, sys.stdin)  # type: ignore[attr-defined]
+        if seen == self.seen:
+            return None
+        self.seen = seen
+        now = (_environment(), *seen[1:])
         if now == self.told or (self.told is None and now == (self.environment, self.argv, self.input, self.stdin)):
             return None
         if self.told is None and not self.changed(now):

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from rlvr.sandbox import Box, Program, TestProgram, TestReport
+from rlvr.sandbox import Box, Program, TestProgram, TestReport, protocol
 
 CHECK = """
 def check(candidate):
@@ -83,6 +83,18 @@ def test_a_wrong_one_fails_and_says_where(box: Box) -> None:
 def test_assert_statements_without_check(box: Box) -> None:
     tests = report(box, RIGHT + "SIZE = 4", asserts("assert add(1, 2) == 3\nassert add(SIZE, 2) == 7", ""))
     assert (tests.tests_run, tests.tests_passed, tests.first_failure) == (2, 1, "assert 2 (line 2)")
+
+
+def test_code_of_another_python_is_not_run(box: Box, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(protocol, "_prepared", lambda source: [b"other", b"no code", ["x"], ["x"]])
+    tests = report(box, RIGHT, asserts())
+    assert (tests.tests_run, tests.all_passed, tests.trusted) == (3, True, True)
+
+
+def test_tests_that_are_no_python_are_no_success(box: Box) -> None:
+    tests = report(box, RIGHT, asserts("assert add(1, 2) == ("))
+    assert not tests.completed
+    assert "SyntaxError" in tests.message
 
 
 ATTACKS = {
