@@ -3,6 +3,7 @@ import random
 import numpy as np
 import pytest
 import torch
+import transformers
 
 from rlvr import UserError
 from rlvr.trainers.engines import Sampling
@@ -189,11 +190,19 @@ def test_a_model_with_a_sliding_window_is_generated_with_as_it_is_trained():
         torch.testing.assert_close(torch.tensor(completion.logprobs), expected, atol=1e-4, rtol=1e-4)
 
 
-def test_a_model_without_keys_and_values_is_refused():
-    from transformers import MambaConfig, MambaForCausalLM
-
-    recurrent = MambaForCausalLM(MambaConfig(vocab_size=20, hidden_size=8, state_size=2, num_hidden_layers=1))
-    with pytest.raises(UserError, match=r"MambaForCausalLM does not keep .* set engine\.kind to vllm"):
+@pytest.mark.parametrize(
+    ("kind", "sizes"),
+    [
+        ("Mamba", {"state_size": 2}),
+        ("Rwkv", {"attention_hidden_size": 8, "intermediate_size": 16}),
+        # A cache of its own kind, which some versions of transformers pass by the name that others use for all.
+        ("xLSTM", {"embedding_dim": 8, "num_heads": 2, "num_blocks": 1}),
+    ],
+)
+def test_a_model_without_keys_and_values_is_refused(kind, sizes):
+    config = getattr(transformers, f"{kind}Config")(vocab_size=20, hidden_size=8, num_hidden_layers=2, **sizes)
+    recurrent = getattr(transformers, f"{kind}ForCausalLM")(config)
+    with pytest.raises(UserError, match=rf"{kind}ForCausalLM does not keep .* set engine\.kind to vllm"):
         engine(recurrent)
 
 

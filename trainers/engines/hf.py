@@ -156,8 +156,11 @@ class HFEngine(Engine):
         return prompt_pass(self._model.base_model, prompts.clamp(min=0), prompts >= 0, owner)[1]
 
 
-def _keeps_keys_and_values(model: PreTrainedModel) -> bool:
-    return any(isinstance(layer, CacheLayerMixin) for layer in DynamicCache(config=model.config).layers)
+def _keeps_keys_and_values(model: Any) -> bool:
+    # Some take a cache under the same name that is of a kind of their own.
+    return model._supports_default_dynamic_cache() and any(
+        isinstance(layer, CacheLayerMixin) for layer in DynamicCache(config=model.config).layers
+    )
 
 
 @dataclass
