@@ -329,11 +329,6 @@ ORDINARY = {
         "    assert await asyncio.gather(f(1), f(2)) == [[1], [2]]\n    try:\n        await f(-1)\n        assert False\n"
         "    except ValueError as e:\n        assert str(e) == 'below'\nasyncio.run(main())",
     ),
-    "argument given back": (
-        "def f(a, b=()):\n    a.extend(b)\n    return a",
-        "a = [1]\nassert f(a) is a\nassert f(a, [2]) is a\nassert a == [1, 2]\nb = f(a)\nb.append(3)\nassert a == [1, 2, 3]\n"
-        "assert f([]) is not a",
-    ),
     "generator": (
         "def f(n):\n    yield from range(n)",
         "assert list(f(3)) == [0, 1, 2]\nassert sum(f(4)) == 6\nassert next(f(1)) == 0",
@@ -375,7 +370,8 @@ ORDINARY = {
     ),
     "the argument itself": (
         "def f(a):\n    a.append(1)\n    return a",
-        "a = []\nassert f(a) is a\nassert a == [1]\nassert f(a=a) is a\nassert f(a) == [1, 1, 1]",
+        "a = []\nassert f(a) is a\nassert a == [1]\nassert f(a=a) is a\nassert f(a) == [1, 1, 1]\nb = f(a)\nb.append(3)\n"
+        "assert a[-1] == 3\nassert f([]) is not a",
     ),
     "a copy of the argument": ("def f(a): return [*a]", "a = [1]\nassert f(a) is not a\nassert f(a) == a"),
     "what is in a tuple": ("def f(a):\n    a[0].append(1)\n    return a", "b = f(([],))\nassert b == ([1],)"),
