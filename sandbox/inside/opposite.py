@@ -509,9 +509,8 @@ def _add_operators() -> None:
 _WITH_NAMES = ("function", "class", "tested class", "module")
 _OF_BUILT_IN_TYPES = (*_WITH_NAMES, "iterator", "builtin")
 _CALLABLES = ("function", "class", "exception")
+# What the tests ask of an instance of a class under test without showing it what is expected.
 _METHODS = ("getitem", "enter", "int", "float", "index")
-"""What the tests ask of an instance of a class under test without showing it what is expected."""
-
 _CLASS_NAME = re.compile(r"[A-Z]\w*")
 _CHANGED_IN_PLACE = (list, bytearray, deque, dict, set)
 
