@@ -8,7 +8,7 @@ import select
 import subprocess
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import IO
 
 from .protocol import PYTHON_FLAGS
@@ -51,7 +51,7 @@ class LocalProcess:
     def send(self, content: bytes, deadline: float) -> None:
         """Write all of it by `deadline`; raises OSError."""
         view = memoryview(content)
-        with self._in_use:
+        with self._using(deadline):
             while view:
                 _wait(self._open(self._in), select.POLLOUT, deadline)
                 with contextlib.suppress(BlockingIOError):
@@ -59,11 +59,21 @@ class LocalProcess:
 
     def receive(self, deadline: float) -> bytes:
         """Some bytes, b"" at the end; raises OSError."""
-        with self._in_use:
+        with self._using(deadline):
             while True:
                 _wait(self._open(self._out), select.POLLIN, deadline)
                 with contextlib.suppress(BlockingIOError):
                     return os.read(self._out.fileno(), 1 << 17)
+
+    @contextlib.contextmanager
+    def _using(self, deadline: float) -> Iterator[None]:
+        """Holding the pipes; raises TimeoutError if another thread has them until `deadline`."""
+        if not self._in_use.acquire(timeout=max(0.0, deadline - time.monotonic())):
+            raise TimeoutError("its pipes are in use")
+        try:
+            yield
+        finally:
+            self._in_use.release()
 
     def _open(self, stream: IO[bytes]) -> int:
         if stream.closed:
@@ -73,7 +83,11 @@ class LocalProcess:
     def quiet(self) -> bool:
         """Whether it runs and has said nothing."""
         poll = select.poll()
-        poll.register(self._out.fileno(), select.POLLIN)
+        try:
+            poll.register(self._open(self._out), select.POLLIN)
+        except (OSError, ValueError):
+            # Another thread closes it.
+            return False
         return not poll.poll(0)
 
     def last_words(self) -> str:
@@ -84,7 +98,7 @@ class LocalProcess:
             return ""
 
     def close(self) -> None:
-        """Kill it and wait until everything that it started is gone."""
+        """Kill it and wait until everything that it started is gone, for some seconds at most."""
         if os.getpid() != self._owner:
             # A forked child has copies of the pipes alone, and perhaps of a lock that nobody there lets go.
             self._process.returncode = 0
@@ -100,7 +114,8 @@ class LocalProcess:
             with contextlib.suppress(OSError):
                 while self.receive(deadline):
                     pass
-            with self._in_use:
+            # A thread that still waits for what does not end closes them itself, when its time is over.
+            with contextlib.suppress(TimeoutError), self._using(deadline):
                 self._close_pipes()
 
     def _close_pipes(self) -> None:

@@ -99,8 +99,6 @@ class SlotPool:
                 self._give_back(slot)
 
     def _take(self) -> Slot:
-        if self._closed:
-            raise SandboxFault("The sandbox is closed.")
         while True:
             with self._lock:
                 slot = self._idle.pop() if self._idle else None
@@ -112,10 +110,18 @@ class SlotPool:
             with self._lock:
                 self._all.discard(slot)
             slot.close()
-        slot = self.backend.start()
-        with self._lock:
-            self._all.add(slot)
-        return slot
+        return self._started()
+
+    def _started(self) -> Slot:
+        """A new slot, unless the sandbox is closed or was while the slot started."""
+        if not self._closed:
+            slot = self.backend.start()
+            with self._lock:
+                if not self._closed:
+                    self._all.add(slot)
+                    return slot
+            slot.close()
+        raise SandboxFault("The sandbox is closed.")
 
     def _give_back(self, slot: Slot) -> None:
         old = slot.jobs >= MAX_JOBS or time.monotonic() - slot.born > MAX_AGE
@@ -134,17 +140,17 @@ class SlotPool:
             SandboxFault: a slot did not start.
         """
         while len(self._all) < min(count, self.size):
-            slot = self.backend.start()
+            slot = self._started()
             with self._lock:
-                self._all.add(slot)
                 self._idle.append(slot)
 
     def close(self) -> None:
         """End all slots, those at work too; may be called again."""
-        self._closed = True
         if os.getpid() != self._owner:
+            self._closed = True
             return
         with self._lock:
+            self._closed = True
             slots = list(self._all)
             self._all.clear()
             self._idle.clear()

@@ -20,6 +20,7 @@ import pytest
 
 import rlvr.sandbox
 from rlvr.sandbox import Box, Program, SandboxFault
+from rlvr.sandbox.slot import Slot
 
 OWNER = """
 import sys, threading, time
@@ -157,7 +158,8 @@ def test_nothing_is_left_after_an_exception() -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL, None])
 def test_nothing_is_left_when_the_owner_ends(number: signal.Signals | None) -> None:
-    then = "time.sleep(60)" if number else "raise SystemExit"
+    # A signal between Python's last look for one and the sleep itself is only heard when the sleep is over.
+    then = "while True: time.sleep(0.1)" if number else "raise SystemExit"
     owner = subprocess.Popen(
         [sys.executable, "-c", OWNER.format(source=BUSY, then=then)], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
     )
@@ -197,6 +199,23 @@ def test_closing_ends_a_program_at_work() -> None:
     box.close()
     with pytest.raises(SandboxFault):
         future.result(20)
+
+
+def test_what_starts_while_the_sandbox_closes_is_ended(own_box: Box, monkeypatch: pytest.MonkeyPatch) -> None:
+    pool, others = own_box._pool, descendants(os.getpid())
+    idle = pool._take()
+    start = pool.backend.start
+
+    def closing() -> Slot:
+        own_box.close()
+        return start()
+
+    monkeypatch.setattr(pool.backend, "start", closing)
+    with pytest.raises(SandboxFault, match="closed"):
+        pool.run(Program(BUSY), own_box.limits)
+    # One that was taken just before is found to be closed.
+    assert not idle.transport.quiet()
+    assert gone(descendants(os.getpid()) - others)
 
 
 def test_a_forked_child_of_the_owner_starts_afresh(own_box: Box) -> None:
