@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ssl
 import struct
 import time
 from typing import Any
@@ -52,7 +53,7 @@ class AttachedStream:
         try:
             self._socket.settimeout(0)
             self._raw += self._socket.recv(1)
-        except (BlockingIOError, TimeoutError):
+        except (BlockingIOError, TimeoutError, ssl.SSLWantReadError):
             return not self._raw
         except OSError:
             pass
