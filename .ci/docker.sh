@@ -7,6 +7,8 @@ cd "$(dirname "$0")/.."
 bin=${1:-.venv/bin}
 image=rlvr-sandbox:host
 log=${TMPDIR:-/tmp}/rlvr-dockerd.log
+runsc=${TMPDIR:-/tmp}/rlvr-runsc
+runtimes=()
 
 give_up() {
     echo "no Docker tests: $1"
@@ -25,9 +27,17 @@ install_docker() {
         give_up "docker.io cannot be installed: $(tail -n 1 "$log")"
 }
 
+# gVisor for its tests, which skip without. It is to look for no network: a container of the sandbox has none.
+prepare_gvisor() {
+    command -v runsc >/dev/null ||
+        apt-get install -y -qq --no-install-recommends runsc >/dev/null 2>&1 </dev/null || return 0
+    printf '#!/bin/sh\nexec runsc --network=none "$@"\n' >"$runsc" && chmod +x "$runsc" &&
+        runtimes=(--add-runtime "runsc=$runsc")
+}
+
 # No bridge and no firewall rules: the sandbox has no network anyway.
 start_daemon() {
-    setsid nohup dockerd --iptables=false --bridge=none "$@" >"$log" 2>&1 </dev/null &
+    setsid nohup dockerd --iptables=false --bridge=none "${runtimes[@]}" "$@" >"$log" 2>&1 </dev/null &
     local daemon=$!
     for _ in $(seq 60); do
         answers >/dev/null && return 0
@@ -44,6 +54,7 @@ if ! version=$(answers); then
     [ -z "${DOCKER_HOST:-}" ] || give_up "the daemon at $DOCKER_HOST does not answer"
     [ "$(id -u)" = 0 ] || give_up "no daemon answers, and only root can start one"
     install_docker
+    prepare_gvisor
     # vfs copies each layer whole and works on any file system.
     start_daemon || start_daemon --storage-driver=vfs || give_up "dockerd does not start: $(tail -n 1 "$log")"
     version=$(answers)

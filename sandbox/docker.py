@@ -41,6 +41,8 @@ _CALL_LIMIT = 60.0
 _ZYGOTE_MEMORY = 64 * MIB
 _ZYGOTE_PROCESSES = 8
 _ZYGOTE_FILES = 64
+# Threads of a runtime that brings a kernel of its own, where each of a job's processes may be one of them besides.
+_KERNEL_THREADS = 256
 _SHARED_MEMORY = 1 * MIB
 _UIDS = 4096
 
@@ -367,7 +369,7 @@ def host_settings(limits: Limits, runtime: str | None = None) -> dict[str, Any]:
         "cap_drop": ["ALL"],
         "cap_add": ["SETUID", "SETGID", "KILL"],
         "security_opt": ["no-new-privileges"],
-        "pids_limit": limits.processes + _ZYGOTE_PROCESSES,
+        "pids_limit": limits.processes + _ZYGOTE_PROCESSES + (0 if runtime is None else _KERNEL_THREADS),
         "mem_limit": memory,
         "memswap_limit": memory,
         "nano_cpus": 10**9,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 # Without the enums around it, which take a dozen times as long.
 import _signal
+import contextlib
 import fcntl
 import marshal
 import math
@@ -248,7 +249,9 @@ def prepare(world: World) -> None:
     for kind, most in _SAME_FOR_ALL.items():
         hard = resource.getrlimit(kind)[1]
         most = most if hard == resource.RLIM_INFINITY else min(most, hard)
-        resource.setrlimit(kind, (most, most))
+        # gVisor has some of these for reading only, and nothing behind them.
+        with contextlib.suppress(ValueError):
+            resource.setrlimit(kind, (most, most))
     kernel.bound_capabilities()
     os.environ.clear()
     os.environ.update(_environment(f"{world.scratch}/work", world.scratch))

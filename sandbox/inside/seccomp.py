@@ -92,7 +92,11 @@ _UNKNOWN = {
 _CLONE = (56, 220)
 _SOCKET = (41, 198)
 _SOCKETPAIR = (53, 199)
+_MKNOD = (133, None)
+_MKNODAT = (259, 33)
 _AF_UNIX = 1
+# The bit that modes of devices have, and no other mode that can be made.
+_DEVICE = 0x2000
 _NEW_NAMESPACES = 0x7E020000
 _X32 = 0x40000000
 _PORTION = 10
@@ -100,6 +104,7 @@ _PORTION = 10
 _ALLOW, _KILL, _ERRNO = 0x7FFF0000, 0x80000000, 0x00050000
 _LOAD, _JUMP_EQUAL, _JUMP_ANY_BIT, _JUMP_AT_LEAST, _RETURN = 0x20, 0x15, 0x45, 0x35, 0x06
 _NUMBER, _ARCHITECTURE, _ARGUMENT = 0, 4, 16
+_ARGUMENT_BYTES = 8
 
 
 class _Program(ctypes.Structure):
@@ -147,12 +152,14 @@ def _assembled(architecture: int, column: int) -> bytes:
             rules[numbers[column]] = [refuse(number)]
     for numbers in (_SOCKET, _SOCKETPAIR):
         rules[numbers[column]] = [step(_LOAD, _ARGUMENT), step(_JUMP_EQUAL, _AF_UNIX, 1, 0), refuse(errno.EPERM), allow]
-    rules[_CLONE[column]] = [
-        step(_LOAD, _ARGUMENT),
-        step(_JUMP_ANY_BIT, _NEW_NAMESPACES, 0, 1),
-        refuse(errno.EPERM),
-        allow,
-    ]
+    # The kernel refuses devices to whoever has no capability; gVisor makes a file of them.
+    for numbers, place, bits in ((_CLONE, 0, _NEW_NAMESPACES), (_MKNOD, 1, _DEVICE), (_MKNODAT, 2, _DEVICE)):
+        rules[numbers[column]] = [
+            step(_LOAD, _ARGUMENT + place * _ARGUMENT_BYTES),
+            step(_JUMP_ANY_BIT, bits, 0, 1),
+            refuse(errno.EPERM),
+            allow,
+        ]
     rules.pop(None, None)
     # In portions that are leapt over, for the kernel tries all numbers when the filter is installed.
     ordered = sorted(rules)
