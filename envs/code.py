@@ -41,7 +41,9 @@ def code_tasks(
     id_column: str | None = None,
     backend: str = "auto",
     image: str | None = None,
+    runtime: str | None = None,
     limits: Mapping[str, Any] | None = None,
+    allow_unsafe: bool = False,
     partial: bool = False,
 ) -> Tasks:
     """Problems with their tests in a column, in any of the forms that `rlvr/code-v1` knows.
@@ -60,13 +62,15 @@ def code_tasks(
         id_column: the column with an id; by default problems are numbered.
         backend: the sandbox: "auto", "docker" or "namespace".
         image: the image for Docker.
+        runtime: the runtime of Docker's daemon, such as "runsc" for gVisor.
         limits: what one run of a program may use, as the fields of `rlvr.sandbox.Limits`.
+        allow_unsafe: whether programs may run without isolation where the system has none to offer.
         partial: whether the score is the share of the tests passed, instead of all or nothing.
 
     Raises:
         UserError: if neither path nor hub is given, the tasks cannot be read, or tests are not what they have to be.
     """
-    options = sandbox_options(backend, image, limits, partial)
+    options = sandbox_options(backend, image, runtime, limits, allow_unsafe, partial)
     kept = [tests_column] if stub_column is None else [tests_column, stub_column]
     columns = {
         "prompt": prompt_column,
@@ -93,7 +97,9 @@ def humaneval_tasks(
     hub_revision: str | None = None,
     backend: str = "auto",
     image: str | None = None,
+    runtime: str | None = None,
     limits: Mapping[str, Any] | None = None,
+    allow_unsafe: bool = False,
     partial: bool = False,
 ) -> Tasks:
     """HumanEval: 164 functions to write from their header and docstring (Chen et al. 2021, arXiv:2107.03374).
@@ -109,13 +115,15 @@ def humaneval_tasks(
         hub_revision: a branch, tag or commit of it.
         backend: see `code_tasks`.
         image: see `code_tasks`.
+        runtime: see `code_tasks`.
         limits: see `code_tasks`.
+        allow_unsafe: see `code_tasks`.
         partial: see `code_tasks`.
 
     Raises:
         UserError: if the tasks cannot be read.
     """
-    options = sandbox_options(backend, image, limits, partial)
+    options = sandbox_options(backend, image, runtime, limits, allow_unsafe, partial)
     columns = {
         "prompt": "prompt",
         "answer": "canonical_solution",
@@ -141,7 +149,9 @@ def mbpp_tasks(
     shown: int = 1,
     backend: str = "auto",
     image: str | None = None,
+    runtime: str | None = None,
     limits: Mapping[str, Any] | None = None,
+    allow_unsafe: bool = False,
     partial: bool = False,
 ) -> Tasks:
     """MBPP: small problems with three assertions each (Austin et al. 2021, arXiv:2108.07732).
@@ -158,7 +168,9 @@ def mbpp_tasks(
         shown: how many assertions the prompt shows, at least one.
         backend: see `code_tasks`.
         image: see `code_tasks`.
+        runtime: see `code_tasks`.
         limits: see `code_tasks`.
+        allow_unsafe: see `code_tasks`.
         partial: see `code_tasks`.
 
     Raises:
@@ -166,7 +178,7 @@ def mbpp_tasks(
     """
     if isinstance(shown, bool) or not isinstance(shown, int) or shown < 1:
         raise UserError(f"shown={shown!r} is no number of assertions; pass at least 1, for they tell the name.")
-    options = sandbox_options(backend, image, limits, partial)
+    options = sandbox_options(backend, image, runtime, limits, allow_unsafe, partial)
     columns = {"prompt": _mbpp_text, "answer": dict, "id": "task_id", "info": ()}
 
     def convert(row: Task) -> Task:
@@ -207,14 +219,22 @@ def _tested_function(solution: object, assertions: Sequence[str]) -> str:
     raise UserError("no assertion in 'test_list' calls a function that 'code' defines; pass an MBPP file.")
 
 
-def sandbox_options(backend: str, image: str | None, limits: Mapping[str, Any] | None, partial: bool) -> dict[str, Any]:
+def sandbox_options(
+    backend: str,
+    image: str | None,
+    runtime: str | None,
+    limits: Mapping[str, Any] | None,
+    allow_unsafe: bool,
+    partial: bool,
+) -> dict[str, Any]:
     """What the verifier is told beside the tests, where it is not what it does anyway."""
-    if not isinstance(partial, bool):
-        raise UserError(f"partial={partial!r} has to be true or false.")
+    for name, value in (("partial", partial), ("allow_unsafe", allow_unsafe)):
+        if not isinstance(value, bool):
+            raise UserError(f"{name}={value!r} has to be true or false.")
     backends = ("auto", "docker", "namespace")
     if backend not in backends:
         raise UserError(f"There is no sandbox backend {backend!r}; {did_you_mean(str(backend), backends)}")
-    chosen = {"image": image, "limits": limits}
+    chosen = {"image": image, "runtime": runtime, "limits": limits, "allow_unsafe": allow_unsafe or None}
     options: dict[str, Any] = {name: value for name, value in chosen.items() if value is not None}
     if backend != "auto":
         options["backend"] = backend

@@ -89,7 +89,9 @@ def list_ops_tasks(
     template: str = TEMPLATE,
     backend: str = "auto",
     image: str | None = None,
+    runtime: str | None = None,
     limits: Mapping[str, Any] | None = None,
+    allow_unsafe: bool = False,
     partial: bool = False,
 ) -> Tasks:
     """Functions of one level and split to be found from examples.
@@ -107,14 +109,16 @@ def list_ops_tasks(
         template: the prompt, with `{examples}` where the examples go, one a line.
         backend: the sandbox: "auto", "docker" or "namespace".
         image: the image for Docker.
+        runtime: the runtime of Docker's daemon, such as "runsc" for gVisor.
         limits: what one run of a program may use, as the fields of `rlvr.sandbox.Limits`.
+        allow_unsafe: whether programs may run without isolation where the system has none to offer.
         partial: whether the score is the share of the tests passed, instead of all or nothing.
 
     Raises:
         UserError: for an option that is unknown or out of range.
     """
     _check(split, level, size, seed, examples, hidden, template)
-    options = sandbox_options(backend, image, limits, partial)
+    options = sandbox_options(backend, image, runtime, limits, allow_unsafe, partial)
 
     def task(index: int) -> Task:
         rng = item_rng(seed, split, ENV_ID, index)

@@ -145,18 +145,28 @@ def make_vec(id: str, num_envs: int, /, **options: Any) -> TextVectorEnv:
     Raises:
         UserError: for an unknown id or option.
     """
-    module, _, name = id.rpartition(":")
-    if module:
-        _import(module, id)
-    if name not in _registrations:
-        if name in gymnasium.registry:
-            raise UserError(f"{name!r} is not a text environment; {did_you_mean(name, _registrations)}")
-        raise UserError(f"No environment is registered as {name!r}; {did_you_mean(name, _registrations)}")
+    name = registration_of(id).id
     for option in _TAKEN:
         if option in options:
             raise UserError(f"{name} has no option {option!r}, which Gymnasium keeps for itself; leave it out.")
     env = gymnasium.make_vec(name, num_envs=num_envs, vectorization_mode="vector_entry_point", **options)
     return typing.cast(TextVectorEnv, env)
+
+
+def registration_of(id: str) -> Registration:
+    """The environment of an id, as `make_vec` takes it.
+
+    Raises:
+        UserError: there is none, or it is none of text.
+    """
+    module, _, name = id.rpartition(":")
+    if module:
+        _import(module, id)
+    if name in _registrations:
+        return _registrations[name]
+    if name in gymnasium.registry:
+        raise UserError(f"{name!r} is not a text environment; {did_you_mean(name, _registrations)}")
+    raise UserError(f"No environment is registered as {name!r}; {did_you_mean(name, _registrations)}")
 
 
 def _import(module: str, id: str) -> None:

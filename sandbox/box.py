@@ -64,6 +64,11 @@ def _chosen(options: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     inside = {name: value for name, value in options.items() if name in _NAMESPACE_OPTIONS}
     outside = {name: value for name, value in options.items() if name not in _NAMESPACE_OPTIONS}
     if not daemon_answers():
+        if outside.get("runtime") is not None:
+            raise UserError(
+                f"The sandbox was to use Docker's runtime {outside['runtime']!r}, but no Docker daemon answers; start "
+                "one, or leave the runtime out."
+            )
         return "namespace", inside
     missing = missing_image(outside.get("image"))
     if missing is None:

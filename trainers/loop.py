@@ -35,6 +35,7 @@ from .durable import published, sync, sync_tree, write_text
 from .dynamic_sampling import Sampled, sample_with_spread
 from .engines import Completion, Engine, Sampling
 from .engines.probe import probe
+from .env_options import env_options
 from .evaluate import Evaluation, evaluate
 from .formula import formula
 from .generation import generating, open_engine, open_rollouts
@@ -88,7 +89,7 @@ class Trainer:
         # Its name may have the time in it, which each process reads for itself.
         self.run_dir = run_dir = self.ranks.broadcast(run_dir)
         self.reporter = (reporter or Silent()) if self.ranks.main else Silent()
-        self.envs = make_vec(config.env.id, self._my_prompts * train.group_size, **config.env.arguments)
+        self.envs = make_vec(config.env.id, self._my_prompts * train.group_size, **env_options(config, config.env))
         self._warn_if_eval_tasks_are_trained_on()
         checkpoint = self.ranks.alone(partial(self._claim, resume))
         open_trackers(self.accelerator, config.log)
@@ -356,7 +357,7 @@ class Trainer:
             self.eos_ids,
             env.id,
             rows_path=self.run_dir / "eval" / f"step-{step:06d}.jsonl",
-            options=env.arguments,
+            options=env_options(self.config, env),
             n=settings.n,
             ks=settings.k,
             tasks=settings.tasks,
@@ -449,7 +450,7 @@ class Trainer:
         if not self.ranks.main:
             return
         env = self.config.eval_env
-        held_out = make_vec(env.id, 1, **env.arguments).tasks
+        held_out = make_vec(env.id, 1, **env_options(self.config, env)).tasks
         trained = self.envs.tasks
         if max(len(trained), len(held_out)) > 100_000:
             return

@@ -78,6 +78,21 @@ class EnvSettings(Section):
         return self.options if self.rubric is None else {**self.options, "rubric": self.rubric}
 
 
+class SandboxSettings(Section):
+    """Where programs that the policy writes are run, in environments that run any: options of these, in one place."""
+
+    backend: Literal["auto", "docker", "namespace"] = "auto"
+    image: str | None = Field(None, description="for Docker; RLVR_SANDBOX_IMAGE or python:3.12-slim if null")
+    runtime: str | None = Field(None, description="of Docker's daemon, such as runsc (gVisor); its default if null")
+    limits: dict[str, Any] | None = Field(None, description="of one run of a program, see rlvr.sandbox.Limits")
+    allow_unsafe: bool = Field(False, description="programs may run without isolation where the system has none")
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """What an environment is told: all that is not as it would be anyway."""
+        return self.model_dump(exclude_defaults=True)
+
+
 class SamplingSettings(Section):
     """How rollouts are drawn: by default from the whole distribution, whose log-probs are the policy's."""
 
@@ -171,6 +186,7 @@ class TrainConfig(Section):
     imports: tuple[str, ...] = Field((), description="modules or .py files that register environments or verifiers")
     model: ModelSettings
     env: EnvSettings
+    sandbox: SandboxSettings = Field(default_factory=SandboxSettings)
     sampling: SamplingSettings = Field(default_factory=SamplingSettings)
     engine: EngineSettings = Field(default_factory=EngineSettings)
     algorithm: Algorithm = Field(default_factory=lambda: Algorithm.model_validate({"name": "grpo"}))

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 MAX_CODE = 1_000_000
 """The characters that a program may have."""
 
-_OPTIONS = ("score", "backend", "image", "limits", "total_cpu_seconds", "objects", "allow_unsafe")
+_OPTIONS = ("score", "backend", "image", "runtime", "limits", "total_cpu_seconds", "objects", "allow_unsafe")
 _SCORES = ("all", "share")
 _MOST_HANGS = 2
 _NOT_RUN = "it was not run, for the time was over"
@@ -51,6 +51,7 @@ def code(
     score: Any = "all",
     backend: Any = "auto",
     image: Any = None,
+    runtime: Any = None,
     limits: Any = None,
     total_cpu_seconds: Any = 60.0,
     objects: Any = False,
@@ -95,6 +96,7 @@ def code(
         score: "all" or "share".
         backend: "auto", "docker" or "namespace".
         image: the image for Docker.
+        runtime: the runtime of Docker's daemon, such as "runsc" for gVisor; None for its default.
         limits: what one run of the program may use, as a mapping with the fields of `rlvr.sandbox.Limits`. All calls
             are one run, and so are all assertions; each input for stdin is one.
         total_cpu_seconds: how much processor time all inputs for stdin may take together; the rest counts as failed.
@@ -119,6 +121,7 @@ def code(
         score=score,
         backend=backend,
         image=image,
+        runtime=runtime,
         limits=limits,
         total_cpu_seconds=total_cpu_seconds,
         objects=objects,
@@ -148,6 +151,7 @@ class Settings:
     score: str
     backend: str
     image: str | None
+    runtime: str | None
     limits: Mapping[str, Any] | Limits | None
     total_cpu_seconds: float
     objects: bool
@@ -375,7 +379,7 @@ def _run(attempts: Sequence[Attempt], settings: Settings) -> None:
     if not any(attempt.jobs for attempt in attempts):
         return
     try:
-        box = shared_box(settings.backend, settings.image, limits, settings.allow_unsafe)
+        box = shared_box(settings.backend, settings.image, settings.runtime, limits, settings.allow_unsafe)
     except SandboxFault as fault:
         for attempt in attempts:
             attempt.fault = f"the sandbox failed: {fault}"

@@ -14,7 +14,7 @@ _boxes: dict[tuple[Any, ...], Box] = {}
 _opening = threading.Lock()
 
 
-def shared_box(backend: str, image: str | None, limits: Limits, allow_unsafe: bool) -> Box:
+def shared_box(backend: str, image: str | None, runtime: str | None, limits: Limits, allow_unsafe: bool) -> Box:
     """The sandbox of this process with these settings.
 
     Raises:
@@ -24,12 +24,15 @@ def shared_box(backend: str, image: str | None, limits: Limits, allow_unsafe: bo
     from ..sandbox import open as open_box
 
     # A process that was forked has none of its parent's, whose streams it must not share.
-    key = (os.getpid(), backend, image, limits, allow_unsafe)
+    key = (os.getpid(), backend, image, runtime, limits, allow_unsafe)
     with _opening:
         if key not in _boxes:
             options: dict[str, Any] = {}
             if image is not None and backend != "namespace":
                 options["image"] = image
+            if runtime is not None:
+                # No isolation but the one that was asked for: where it cannot be had, the sandbox says so.
+                options["runtime"] = runtime
             if allow_unsafe and backend != "docker":
                 options["allow_unsafe"] = True
             _boxes[key] = open_box(backend, limits=limits, **options)
