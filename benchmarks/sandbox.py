@@ -26,6 +26,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+import rlvr
 import rlvr.sandbox
 from rlvr.sandbox import Call, Limits, Program, SandboxFault, TestProgram
 from rlvr.sandbox.docker import available_image, daemon, image_present
@@ -219,16 +220,14 @@ def batch(form: str) -> list[Program]:
     """1,024 different completions, with 20 tests each."""
     programs = []
     for number in range(COMPLETIONS):
-        source = f"def add(a, b):\n    # completion {number}\n    return a + b\n"
+        source = completion(number)
         if form == "calls":
             programs.append(Program(source, call=[Call("add", (case, case + 1)) for case in range(20)]))
         elif form == "script":
             tests = "".join(f"assert add({case}, {case + 1}) == {2 * case + 1}\n" for case in range(20))
             programs.append(Program(source + tests))
         else:
-            lines = "".join(f"    assert candidate({case}, {case + 1}) == {2 * case + 1}\n" for case in range(20))
-            test = TestProgram("asserts", source=f"def check(candidate):\n{lines}", entry_point="add")
-            programs.append(Program(source, test=test))
+            programs.append(Program(source, test=TestProgram("asserts", source=assertions(), entry_point="add")))
     return programs
 
 
@@ -248,7 +247,35 @@ def measure_batches(names: list[str], repeats: int) -> dict[str, dict[str, float
                     for result in results:
                         passed(form, result)
                 seconds.setdefault(name, {})[form] = statistics.median(measured)
+        seconds[name]["graded"] = graded_batch(name, repeats)
     return seconds
+
+
+def graded_batch(name: str, repeats: int) -> float:
+    """Seconds for the verdicts of `rlvr/code-v1` on such a batch, whose tests are assertions."""
+    tests = {"form": "asserts", "entry_point": "add", "source": assertions()}
+    options = {"tests": tests, "backend": name, "limits": {"cpu_seconds": 2}}
+    rows = [
+        {"completion": f"Like this:\n\n```python\n{completion(number)}```", **options} for number in range(COMPLETIONS)
+    ]
+    rlvr.verify_many("rlvr/code-v1", rows[:16])
+    measured = []
+    for _ in range(repeats):
+        started = time.perf_counter()
+        verdicts = rlvr.verify_many("rlvr/code-v1", rows)
+        measured.append(time.perf_counter() - started)
+        if not all(verdict.passed for verdict in verdicts):
+            raise AssertionError("a right completion did not pass")
+    return statistics.median(measured)
+
+
+def completion(number: int) -> str:
+    return f"def add(a, b):\n    # completion {number}\n    return a + b\n"
+
+
+def assertions() -> str:
+    lines = "".join(f"    assert candidate({case}, {case + 1}) == {2 * case + 1}\n" for case in range(20))
+    return f"def check(candidate):\n{lines}"
 
 
 def passed(form: str, result: Any) -> None:
@@ -275,10 +302,10 @@ def rate_table(program: str, rates: dict[str, dict[str, dict[int, float]]], at_o
 
 def batch_table(batches: dict[str, dict[str, float]]) -> Table:
     table = Table(title=f"{COMPLETIONS:,} completions with 20 tests each, 2 at once: seconds", title_justify="left")
-    for column in ("backend", "in the script", "calls", "asserts, split"):
+    for column in ("backend", "in the script", "calls", "asserts, split", "asserts, graded by code-v1"):
         table.add_column(column, justify="left" if column == "backend" else "right")
     for name, seconds in batches.items():
-        table.add_row(name, *(f"{seconds[form]:.2f}" for form in ("script", "calls", "asserts")))
+        table.add_row(name, *(f"{seconds[form]:.2f}" for form in ("script", "calls", "asserts", "graded")))
     return table
 
 
