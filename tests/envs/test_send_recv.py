@@ -40,7 +40,7 @@ class Gates:
             with self.lock:
                 self.running += 1
                 self.most = max(self.most, self.running)
-            self[completion].wait(20)
+            self[completion].wait(60)
             with self.lock:
                 self.running -= 1
             return exact(completion, answer)
@@ -242,13 +242,13 @@ def test_what_went_wrong_with_an_old_episode_is_no_matter_of_the_new_one():
     def picky(completion: str) -> float:
         if completion == "?":
             started.set()
-            go_on.wait(20)
+            go_on.wait(60)
             raise UserError("No.")
         return 1.0
 
     env = make(1, Rubric(score(picky, passes=True)))
     env.send(["?"], [0])
-    started.wait(20)
+    started.wait(60)
     env.reset(options={"task": 1})
     env.send(["2"], [0])
     go_on.set()

@@ -82,7 +82,7 @@ def test_a_completion_is_verified_while_the_next_is_still_being_generated(tokeni
 
         def stream(self, prompts, sampling, seeds):
             for place, completion in super().stream(prompts, sampling, seeds):
-                assert place == 0 or verified.wait(20), "the first completion was not verified meanwhile"
+                assert place == 0 or verified.wait(60), "the first completion was not verified meanwhile"
                 yield place, completion
 
     engine = Waiting(tokenizer, lambda prompt, seed: "x", tokenizer.eos_token_id)

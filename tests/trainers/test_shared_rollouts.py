@@ -19,9 +19,9 @@ class Side(Ranks):
 
     def together(self, action):
         self.told[self.number] = action()
-        self.barrier.wait(20)
+        self.barrier.wait(60)
         told = list(self.told)
-        self.barrier.wait(20)
+        self.barrier.wait(60)
         return told
 
     def broadcast(self, value):
@@ -84,7 +84,7 @@ def test_every_process_has_what_the_main_one_played():
     other = threading.Thread(target=run, args=(1,), daemon=True)
     other.start()
     run(0)
-    other.join(20)
+    other.join(60)
     tasks = TaskQueue(1, 20).take(6)
     expected = [[f"task {task} of step {step}" for task in tasks[3 * step : 3 * step + 3]] for step in range(2)]
     assert had[0] == had[1] == (expected, {"async/wait": 1.0})

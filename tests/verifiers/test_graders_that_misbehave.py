@@ -214,7 +214,7 @@ def test_averify_leaves_the_loop_free():
     meeting = threading.Barrier(5)
 
     def meet(completion):
-        meeting.wait(20)
+        meeting.wait(60)
         return completion == "x"
 
     async def work():

@@ -69,7 +69,7 @@ class Handler(BaseHTTPRequestHandler):
         request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         plan = self.server.plan(request, self.headers)
         if self.server.together is not None:
-            self.server.together.wait(10)
+            self.server.together.wait(60)
         if plan is None:
             self.close_connection = True
             return

@@ -14,7 +14,7 @@ import pytest
 
 from rlvr.verifiers.pool import JobFailed, Pool, PoolTimeout, WorkerDied, shared_pool
 
-DEADLINE = 30.0
+DEADLINE = 60.0
 
 
 def gone(process: int) -> bool:
@@ -49,9 +49,9 @@ def pool():
 
 
 def test_a_result_comes_back(pool):
-    assert pool.run(double, 21, timeout=10) == 42
-    assert pool.run(lambda a, b: a + b, "x", "y", timeout=10) == "xy"
-    assert pool.run(os.getpid, timeout=10) != os.getpid()
+    assert pool.run(double, 21, timeout=60) == 42
+    assert pool.run(lambda a, b: a + b, "x", "y", timeout=60) == "xy"
+    assert pool.run(os.getpid, timeout=60) != os.getpid()
 
 
 def test_a_big_power_is_killed_and_its_neighbours_keep_their_results(pool):
@@ -61,7 +61,7 @@ def test_a_big_power_is_killed_and_its_neighbours_keep_their_results(pool):
     assert results == [0, 1, 2, 4, 5, 6, 7]
     with pytest.raises(PoolTimeout, match=r"0\.5 s"):
         pool.run(hold_the_interpreter_lock, timeout=0.5)
-    assert pool.run(double, 1, timeout=10) == 2
+    assert pool.run(double, 1, timeout=60) == 2
 
 
 def test_a_killed_worker_is_really_gone(pool, tmp_path):
@@ -104,8 +104,8 @@ def test_importing_the_functions_module_is_not_on_the_clock(pool, tmp_path, monk
 
 
 def test_a_worker_killed_from_outside_fails_only_its_job(pool):
-    first = pool.submit(lambda: (time.sleep(0.2), os.kill(os.getpid(), signal.SIGKILL)), timeout=10)
-    second = pool.submit(lambda: time.sleep(0.6) or "kept", timeout=10)
+    first = pool.submit(lambda: (time.sleep(0.2), os.kill(os.getpid(), signal.SIGKILL)), timeout=60)
+    second = pool.submit(lambda: time.sleep(0.6) or "kept", timeout=60)
     assert isinstance(first.exception(), WorkerDied)
     assert first.exception().exit_code == -9
     assert second.result() == "kept"
@@ -113,18 +113,18 @@ def test_a_worker_killed_from_outside_fails_only_its_job(pool):
 
 def test_an_idle_worker_killed_from_outside_fails_no_job(pool):
     for _ in range(3):
-        worker = pool.run(os.getpid, timeout=10)
+        worker = pool.run(os.getpid, timeout=60)
         os.kill(worker, signal.SIGKILL)
         wait_until(lambda worker=worker: gone(worker))
-        assert pool.run(os.getpid, timeout=10) != worker
+        assert pool.run(os.getpid, timeout=60) != worker
 
 
 def test_a_killed_fork_server_is_replaced(pool):
-    pool.run(double, 1, timeout=10)
+    pool.run(double, 1, timeout=60)
     server, *workers = pool.process_ids()
     os.kill(server, signal.SIGKILL)
     wait_until(lambda: all(map(gone, [server, *workers])))
-    assert pool.map(double, [(x,) for x in range(10)], timeout=10) == [2 * x for x in range(10)]
+    assert pool.map(double, [(x,) for x in range(10)], timeout=60) == [2 * x for x in range(10)]
 
 
 @pytest.mark.parametrize(
@@ -142,8 +142,8 @@ def test_a_killed_fork_server_is_replaced(pool):
 )
 def test_whatever_a_job_does_is_its_own_failure(pool, work, kind, words):
     with pytest.raises(kind, match=words):
-        pool.run(work, timeout=20)
-    assert pool.run(double, 4, timeout=10) == 8
+        pool.run(work, timeout=60)
+    assert pool.run(double, 4, timeout=60) == 8
 
 
 def _raise_what_cannot_travel():
@@ -164,7 +164,7 @@ def test_memory_is_bounded_step_by_step_too():
     with Pool(1, memory_bytes=400 << 20) as pool:
         with pytest.raises(MemoryError):
             pool.run(grow, timeout=60)
-        assert pool.run(double, 1, timeout=10) == 2
+        assert pool.run(double, 1, timeout=60) == 2
 
 
 def test_payloads_beyond_any_buffer(pool):
@@ -180,7 +180,7 @@ def test_printing_does_not_disturb(pool, capfd):
         sys.stdout.write("no newline")
         return "quiet"
 
-    assert pool.run(talk, timeout=10) == "quiet"
+    assert pool.run(talk, timeout=60) == "quiet"
     out, _ = capfd.readouterr()
     assert out == ""
 
@@ -196,8 +196,8 @@ def test_arguments_and_functions_of_the_main_module_travel():
         "class Odd(Exception):\n    pass\n"
         "def fail():\n    raise Odd('x')\n"
         "pool = Pool(1)\n"  # no guard: nothing imports the main module again
-        "print(pool.run(move, Point(1), timeout=20) == Point(2))\n"
-        "try:\n    pool.run(fail, timeout=20)\n"
+        "print(pool.run(move, Point(1), timeout=60) == Point(2))\n"
+        "try:\n    pool.run(fail, timeout=60)\n"
         "except Odd as error:\n    print('caught', error)\n"
     )
     done = subprocess.run([sys.executable, "-"], input=code, capture_output=True, text=True, check=True)
@@ -210,14 +210,14 @@ def test_a_file_loaded_by_its_path_travels(pool, tmp_path):
     path = tmp_path / "loaded_by_path_for_the_pool.py"
     path.write_text("LIMIT = 3\ndef helper(x):\n    return x + LIMIT\ndef f(x):\n    return helper(x)\n")
     import_extensions([str(path)])
-    assert pool.run(sys.modules[path.stem].f, 1, timeout=20) == 4
+    assert pool.run(sys.modules[path.stem].f, 1, timeout=60) == 4
     del sys.modules[path.stem]
 
 
 def test_workers_never_load_torch_or_the_main_module():
     code = (
         "import sys, torch, pytest; from rlvr.verifiers.pool import Pool\n"
-        "loaded = Pool(1).run(lambda: {'torch', 'transformers', 'pytest'} & sys.modules.keys(), timeout=10)\n"
+        "loaded = Pool(1).run(lambda: {'torch', 'transformers', 'pytest'} & sys.modules.keys(), timeout=60)\n"
         "print(loaded)\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -226,12 +226,12 @@ def test_workers_never_load_torch_or_the_main_module():
 
 def test_modules_are_preloaded_and_missing_ones_left_out():
     with Pool(1, preload=["sympy", "no_such_module_anywhere"]) as pool:
-        assert pool.run(lambda: "sympy" in sys.modules, timeout=10)
+        assert pool.run(lambda: "sympy" in sys.modules, timeout=60)
 
 
 def test_a_worker_is_replaced_after_its_share_of_jobs():
     with Pool(1, max_jobs=3) as pool:
-        workers = [pool.run(os.getpid, timeout=10) for _ in range(7)]
+        workers = [pool.run(os.getpid, timeout=60) for _ in range(7)]
     assert [workers.count(worker) for worker in dict.fromkeys(workers)] == [3, 3, 1]
 
 
@@ -239,7 +239,7 @@ def test_many_threads_share_a_pool(pool):
     results: dict[int, list] = {}
 
     def work(k):
-        results[k] = [pool.run(lambda x: x * x, k * 100 + i, timeout=20) for i in range(20)]
+        results[k] = [pool.run(lambda x: x * x, k * 100 + i, timeout=60) for i in range(20)]
 
     threads = [threading.Thread(target=work, args=(k,)) for k in range(8)]
     for thread in threads:
@@ -251,7 +251,7 @@ def test_many_threads_share_a_pool(pool):
 
 def test_asyncio_waits_for_the_future(pool):
     async def work():
-        futures = [asyncio.wrap_future(pool.submit(double, x, timeout=10)) for x in range(20)]
+        futures = [asyncio.wrap_future(pool.submit(double, x, timeout=60)) for x in range(20)]
         slow = asyncio.wrap_future(pool.submit(hold_the_interpreter_lock, timeout=0.5))
         with pytest.raises(PoolTimeout):
             await slow
@@ -266,7 +266,7 @@ def test_submit_waits_while_the_queue_is_full():
 
         def submit():
             for x in range(4):
-                submitted.append(pool.submit(lambda x: time.sleep(0.5) or x, x, timeout=20))
+                submitted.append(pool.submit(lambda x: time.sleep(0.5) or x, x, timeout=60))
 
         thread = threading.Thread(target=submit)
         thread.start()
@@ -293,19 +293,19 @@ def test_closing_fails_what_runs_and_waits():
 
 def test_a_forked_child_gets_processes_of_its_own():
     with Pool(1) as pool:
-        worker = pool.run(os.getpid, timeout=10)
+        worker = pool.run(os.getpid, timeout=60)
         processes = set(pool.process_ids())
         child = os.fork()
         if child == 0:
             status = 1
             try:
-                right = pool.run(double, 4, timeout=20) == 8
+                right = pool.run(double, 4, timeout=60) == 8
                 status = 0 if right and processes.isdisjoint(pool.process_ids()) else 2
                 pool.close()
             finally:
                 os._exit(status)
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-        assert pool.run(os.getpid, timeout=10) == worker
+        assert pool.run(os.getpid, timeout=60) == worker
 
 
 def test_a_daemonic_process_may_have_a_pool(tmp_path):
@@ -313,7 +313,7 @@ def test_a_daemonic_process_may_have_a_pool(tmp_path):
         "import multiprocessing\n"
         "def child(results):\n"
         "    from rlvr.verifiers.pool import shared_pool\n"
-        "    results.put(shared_pool().run(abs, -3, timeout=20))\n"
+        "    results.put(shared_pool().run(abs, -3, timeout=60))\n"
         "if __name__ == '__main__':\n"
         "    context = multiprocessing.get_context('spawn')\n"
         "    results = context.Queue()\n"
@@ -332,7 +332,7 @@ def test_a_job_may_use_a_pool(pool):
     def outer():
         from rlvr.verifiers.pool import shared_pool
 
-        return shared_pool().workers, shared_pool().run(abs, -5, timeout=20)
+        return shared_pool().workers, shared_pool().run(abs, -5, timeout=60)
 
     assert pool.run(outer, timeout=40) == (1, 5)
 
@@ -400,11 +400,11 @@ def test_an_interrupt_gets_through_at_once_and_the_pool_goes_on():
         "import os, signal, threading\n"
         "from rlvr.verifiers.pool import Pool\n"
         "pool = Pool(1)\n"
-        "pool.run(abs, 1, timeout=20)\n"
+        "pool.run(abs, 1, timeout=60)\n"
         "threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()\n"
         "try:\n    pool.run(lambda: 9**9**9, timeout=1000)\n"
         "except KeyboardInterrupt:\n    print('interrupted')\n"
-        "print(pool.run(abs, -7, timeout=20))\n"
+        "print(pool.run(abs, -7, timeout=60))\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout == "interrupted\n7\n"
@@ -412,7 +412,7 @@ def test_an_interrupt_gets_through_at_once_and_the_pool_goes_on():
 
 def test_a_pool_that_is_forgotten_ends_its_processes():
     pool = Pool(1)
-    pool.run(double, 1, timeout=10)
+    pool.run(double, 1, timeout=60)
     processes = pool.process_ids()
     del pool
     wait_until(lambda: all(map(gone, processes)))
@@ -420,7 +420,7 @@ def test_a_pool_that_is_forgotten_ends_its_processes():
 
 def test_the_shared_pool_is_one():
     assert shared_pool() is shared_pool()
-    assert shared_pool().run(double, 3, timeout=20) == 6
+    assert shared_pool().run(double, 3, timeout=60) == 6
 
 
 @pytest.mark.parametrize("options", [{"workers": 0}, {"max_jobs": 0}, {"max_queued": 0}])

@@ -88,7 +88,7 @@ class RuleServer:
     def wait_for(self, condition):
         """Wait until something is true of this server."""
         with self.changed:
-            assert self.changed.wait_for(condition, timeout=20), "it never came to that"
+            assert self.changed.wait_for(condition, timeout=60), "it never came to that"
 
     def complete(self, request):
         with self.changed:

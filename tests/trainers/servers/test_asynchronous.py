@@ -163,7 +163,7 @@ def test_a_killed_server_costs_no_group_and_doubles_none(rule_server, setup):
     first.start()
     other.wait_for(lambda: other.running > 0)
     other.kill()
-    first.join(20)
+    first.join(60)
     for step in (1, 2):
         rollouts.sync(weights(step), step)
         taken.append(rollouts.take(step))

@@ -64,7 +64,7 @@ class Stream(threading.Thread):
             self.error = error
 
     def result(self):
-        self.join(20)
+        self.join(60)
         if self.error is not None:
             raise self.error
         places = [place for place, _ in self.completions]
@@ -205,7 +205,7 @@ def test_a_request_that_reached_the_server_after_the_pause_does_not_block_the_we
     syncing.start()
     server.wait_for(lambda: "/abort_requests" in server.calls)
     server.late = False
-    syncing.join(20)
+    syncing.join(60)
     assert stream.result()[0].versions[0] == 1
 
 
@@ -241,7 +241,7 @@ def test_a_server_that_is_back_gets_the_latest_weights_first(rule_server, engine
     assert made.lost == 1
     made.sync(weights(3), 1)
     other.start()
-    assert back.wait(20)
+    assert back.wait(60)
     assert (other.shift, other.version) == (3, one.version)
     asked = len(other.asked)
     assert {c.logprobs[0] for c in made.generate([[5]] * 6, Sampling(20), range(6))} == {-4.0}
