@@ -56,7 +56,8 @@ class TestReport:
             program's process, or where an object of the program's own class took part in a comparison or an operator.
             (Such an object never equals a built-in value.)
         needs_inside: whether the tests had something to hand over that is no plain data (an object of a class that
-            they define), so that they can only run with `TestProgram(inside=True)`.
+            they define), or asked for what only the program's process has (the signature of a function, the type of
+            an object, what has become of a global list), so that they can only run with `TestProgram(inside=True)`.
         first_failure: the name of the first test that did not pass; "" if none.
         message: the start of what that failure said.
         passed_names: the names of the tests that passed, in order (bounded in number).

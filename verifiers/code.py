@@ -104,8 +104,8 @@ def code(
         objects: whether objects of the program's own classes may decide an assertion or a test. They can lie, by an
             `__eq__` say, so such verdicts deserve less trust. Without it, tests of what the methods of a class give
             (`Stack().pop() == 1`) count, and tests that compare objects of the program's are an "error". Tests that
-            hand the program objects which cannot leave their process run once more inside the program's, where it can
-            do with them what it likes; without this option their verdict is an "error".
+            hand over, or ask for, what cannot leave its process run once more inside the program's, where it can do
+            with them what it likes; without this option their verdict is an "error".
         allow_unsafe: whether programs may run without isolation where the system has none to offer.
 
     Raises:

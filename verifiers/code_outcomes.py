@@ -166,7 +166,7 @@ def _fault(form: AssertTests | PytestTests, report: TestReport, objects: bool, b
         # A right program could do no better; one that fails by its own word too is wrong.
         return "the tests leave it to objects of the program's own classes what is right; they need objects=True"
     if report.needs_inside and not objects:
-        return "the tests hand the program objects that cannot leave their process; they need objects=True"
+        return "the tests hand over, or ask for, what cannot leave its process; they need objects=True"
     return ""
 
 

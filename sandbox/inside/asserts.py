@@ -39,7 +39,7 @@ def run(job: dict, channel: harness.Channel) -> None:
 
 def conduct(job: dict, channel: harness.Channel, program: Any) -> None:
     """Run the tests and report them."""
-    record = _Record(channel, job["source"])
+    record = _Record(channel, job["source"], program)
     completed = False
     try:
         sys.modules[job["module"]] = program.as_module(job["module"])
@@ -51,6 +51,7 @@ def conduct(job: dict, channel: harness.Channel, program: Any) -> None:
         record.report("check", True, "")
     for name in record.seen:
         record.report(name, name not in record.failed, record.failed.get(name, ""))
+    program.look_again()
     channel.send(frames.END, [completed, program.trusted, program.needs_inside])
 
 
@@ -118,9 +119,10 @@ def _read(code: types.CodeType, source: str) -> set:
 class _Record:
     """What became of each assert statement."""
 
-    def __init__(self, channel: harness.Channel, source: str) -> None:
+    def __init__(self, channel: harness.Channel, source: str, program: Any) -> None:
         self.channel = channel
         self.source = source
+        self.program = program
         self.seen: dict = {}
         self.failed: dict = {}
         self.compared: str = ""
@@ -134,6 +136,9 @@ class _Record:
         value = _BY_NAME[operation](left, right)
         self.compared = ""
         if value is not True:
+            if any(side is opposite.StandIn or side == opposite.StandIn.__name__ for side in (left, right)):
+                # The type of a stand-in says nothing about the program's object.
+                self.program.needs_inside = True
             self.compared = f"{shown(left)} against {shown(right)}"
         return value
 

@@ -38,6 +38,9 @@ class Inside:
     def __init__(self, module: types.ModuleType) -> None:
         self.module = module
 
+    def look_again(self) -> None:
+        """See `Opposite.look_again`: the tests have the program's own values."""
+
     def get(self, name: str) -> Any:
         """What the program means by a name; raises AttributeError."""
         value: Any = self.module
@@ -55,7 +58,7 @@ class Opposite:
 
     Attributes:
         trusted: whether no comparison or truth value was left to the program.
-        needs_inside: whether the tests had something to hand over that cannot cross.
+        needs_inside: whether the tests asked for, or had to hand over, what cannot cross.
         asked: whether the program was asked for anything.
     """
 
@@ -67,15 +70,28 @@ class Opposite:
         self.callbacks: list[Any] = []
         self.exceptions: dict = {}
         self.answers = frames.Reader(HEAR, plain.MAX_BYTES)
+        self.looked_at: dict = {}
         self.around = surroundings.Around(self.hand_over)
         self.ended = False
 
     def get(self, name: str) -> Any:
         """What the program means by a name; raises AttributeError."""
         value = _named(self.result(self.ask(["get", name])))
+        if isinstance(value, _CHANGED_IN_PLACE):
+            self.looked_at.setdefault(name, plain.encode(value, self.hand_over))
         if type(value) is StandIn and _kind(value) == "class" and _CLASS_NAME.fullmatch(name.rpartition(".")[2]):
             object.__setattr__(value, "_kind", "tested class")
         return value
+
+    def look_again(self) -> None:
+        """Find out whether the program has changed a value since the tests got a copy of it by its name."""
+        try:
+            for name, before in self.looked_at.items():
+                if self.encode(self.result(self.ask(["get", name]))) != before:
+                    self.needs_inside = True
+        except Exception:
+            # It has no such name any more, or has ended, which is told elsewhere.
+            pass
 
     def as_module(self, name: str) -> types.ModuleType:
         """A module to import whose names are the program's."""
@@ -92,6 +108,9 @@ class Opposite:
         changes = self.around.changes()
         if changes is not None:
             self.tell(changes)
+        if self.around.seeds:
+            self.tell(["seed", self.encode(self.around.seeds)])
+            self.around.seeds.clear()
         reply = self.ask(["call", number, told, named])
         if self.failure is not None:
             # What failed in a function of the tests is not for the program to catch.
@@ -331,6 +350,8 @@ class StandIn:
         if name == "__name__":
             return object.__getattribute__(self, "_name")
         if name.startswith("__") and name.endswith("__") and name not in ("__doc__", "__dict__"):
+            if name in _INSIDES:
+                object.__getattribute__(self, "_opposite").needs_inside = True
             raise AttributeError(name)
         if object.__getattribute__(self, "_named") and _kind(self) in _WITH_NAMES:
             # Part of what the tests asked for by name.
@@ -502,6 +523,8 @@ def _add_operators() -> None:
         setattr(StandIn, f"__r{name}__", shown_first(operation))
     for name in "lt le gt ge contains".split():
         setattr(StandIn, f"__{name}__", judge(name))
+    # The program's, in place of this class's own.
+    StandIn.__doc__ = property(lambda self: self.__getattr__("__doc__"))  # type: ignore[assignment]
     StandIn.__eq__ = compare("eq", False)  # type: ignore[method-assign]
     StandIn.__ne__ = compare("ne", True)  # type: ignore[method-assign]
 
@@ -511,6 +534,16 @@ _OF_BUILT_IN_TYPES = (*_WITH_NAMES, "iterator", "builtin")
 _CALLABLES = ("function", "class", "exception")
 # What the tests ask of an instance of a class under test without showing it what is expected.
 _METHODS = ("getitem", "enter", "int", "float", "index")
+# What only the function itself could say.
+_INSIDES = (
+    "__signature__",
+    "__code__",
+    "__annotations__",
+    "__defaults__",
+    "__kwdefaults__",
+    "__closure__",
+    "__globals__",
+)
 _CLASS_NAME = re.compile(r"[A-Z]\w*")
 _CHANGED_IN_PLACE = (list, bytearray, deque, dict, set)
 

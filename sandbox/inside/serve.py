@@ -108,6 +108,9 @@ class _Server:
             environment, argv, given, text = question[1:]
             self.around.take_over(environment, argv, None if given is None else self.restore(given), text)
             return
+        if question[0] == "seed":
+            surroundings.take_seed(*plain.decode(question[1]))
+            return
         try:
             tree = self._answer(question)
             content = plain.to_bytes(tree)

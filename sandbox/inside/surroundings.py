@@ -1,8 +1,8 @@
 """What tests change around a function before they call it, taken over to the program's process, and what it printed.
 
 `monkeypatch` changes the process that the tests run in, which is not the program's. Its environment, `sys.argv`,
-`input` and `sys.stdin` are carried across; what the program writes to `sys.stdout` and `sys.stderr` comes back, where
-`capsys` hears it.
+`input`, `sys.stdin` and what `random.seed` was told are carried across; what the program writes to `sys.stdout` and
+`sys.stderr` comes back, where `capsys` hears it.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import builtins
 import io
 import os
+import random
 import sys
 from typing import Any, Callable, Optional
 
@@ -27,6 +28,15 @@ class Around:
         self.stdin = sys.stdin
         self.told: Optional[tuple] = None
         self.seen: Optional[tuple] = None
+        self.seeds: list = []
+        self.seed = random.seed
+        random.seed = self.seeded
+
+    def seeded(self, a: Any = None, version: int = 2) -> None:
+        """`random.seed`, which the program is to hear of as well."""
+        self.seed(a, version)
+        if isinstance(a, (int, float, str, bytes, type(None))):
+            self.seeds[:] = [a, version]
 
     def changes(self) -> Optional[list]:
         """What is to be said about them before the next call; None if nothing has changed."""
@@ -90,6 +100,11 @@ class Surroundings:
             sys.stdin = self.stdin
         elif text is not False:
             sys.stdin = io.StringIO(text)
+
+
+def take_seed(a: Any, version: int) -> None:
+    """Have the program draw as if the tests had seeded it."""
+    random.seed(a, version)
 
 
 class Heard(io.TextIOWrapper):

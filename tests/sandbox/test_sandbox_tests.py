@@ -239,6 +239,34 @@ def test_what_cannot_cross_is_named_and_runs_inside_less_trusted(box: Box) -> No
     assert (inside.trusted, inside.all_passed) == (False, True)
 
 
+@pytest.mark.parametrize(
+    "check",
+    [
+        "import inspect\ndef check(c):\n    assert list(inspect.signature(c).parameters) == ['a', 'b']",
+        "def check(c):\n    assert c.__code__.co_argcount == 2",
+        "def check(c):\n    assert c.__annotations__ == {'a': int}",
+        "def check(c):\n    assert type(c(1, 2)).__name__ == 'Sum'",
+        "def check(c):\n    assert type(c(1, 2)) is Sum",
+        "def check(c):\n    c(1, 2)\n    assert log == [1]",
+    ],
+)
+def test_what_only_the_programs_process_can_say_is_named(box: Box, check: str) -> None:
+    source = (
+        "log = []\nclass Sum:\n    def __init__(s, v): s.v = v\n"
+        "def f(a: int, b=0):\n    log.append(a)\n    return Sum(a + b)\ndel f.__annotations__['a']\n"
+        "f.__annotations__['a'] = int\n"
+    )
+    beside = report(box, source, asserts(check, "f"))
+    assert (beside.needs_inside, beside.all_passed) == (True, False)
+    assert report(box, source, asserts(check, "f", inside=True)).all_passed
+
+
+def test_a_value_of_the_program_that_stays_as_it_was_needs_nothing(box: Box) -> None:
+    check = "def check(c):\n    assert c(1) in table\n    assert c(2) in table"
+    beside = report(box, "table = [1]\ndef f(a): return a", asserts(check, "f"))
+    assert (beside.needs_inside, beside.tests_passed) == (False, 1)
+
+
 def test_an_endless_call_fails_in_time(box: Box) -> None:
     result = box.run(
         Program("def add(a, b):\n    while True: pass", test=asserts()), box.limits.with_changes(wall_seconds=1.0)
@@ -542,6 +570,15 @@ SURROUNDED = {
         "from typing import NamedTuple\nclass P(NamedTuple):\n    x: int\n    y: int\ndef f(p=P(0, 0)): return P(p.x + 1, p.y)",
         "from solution import P\ndef test_a():\n    p = f()\n    assert p.x == 1 and p == (1, 0) and p._asdict() == {'x': 1, 'y': 0}\n"
         "    assert f(p).x == 2\n",
+    ),
+    "the seed": (
+        "import random\ndef f(): return [random.random() for _ in range(3)]",
+        "import random\ndef test_a():\n    random.seed(7)\n    a = f()\n    random.seed(7)\n    assert a == f() != f()\n"
+        "    random.seed(7)\n    assert a == [random.random() for _ in range(3)]\n",
+    ),
+    "the docstring": (
+        "def f():\n    'Gives 1.'\n    return 1\ndef g(): pass",
+        "from solution import g\ndef test_a():\n    assert f.__doc__ == 'Gives 1.' and g.__doc__ is None\n",
     ),
     "arrays": (
         "import numpy as np\ndef f(a):\n    a += 1\n    return a.reshape(2, 2) * 2.0",
