@@ -51,7 +51,7 @@ def conduct(job: dict, channel: harness.Channel, program: Any) -> None:
         record.report("check", True, "")
     for name in record.seen:
         record.report(name, name not in record.failed, record.failed.get(name, ""))
-    program.look_again()
+    program.look_again(job["source"])
     channel.send(frames.END, [completed, program.trusted, program.needs_inside])
 
 

@@ -38,7 +38,7 @@ class Inside:
     def __init__(self, module: types.ModuleType) -> None:
         self.module = module
 
-    def look_again(self) -> None:
+    def look_again(self, tests: str) -> None:
         """See `Opposite.look_again`: the tests have the program's own values."""
 
     def get(self, name: str) -> Any:
@@ -83,11 +83,13 @@ class Opposite:
             object.__setattr__(value, "_kind", "tested class")
         return value
 
-    def look_again(self) -> None:
-        """Find out whether the program has changed a value since the tests got a copy of it by its name."""
+    def look_again(self, tests: str) -> None:
+        """Find out whether the program has changed a value since the tests, whose text this is, got a copy of it."""
+        # `from solution import *` gets many that they have no use for.
+        used = set(re.findall(r"\w+", tests))
         try:
             for name, before in self.looked_at.items():
-                if self.encode(self.result(self.ask(["get", name]))) != before:
+                if name in used and self.encode(self.result(self.ask(["get", name]))) != before:
                     self.needs_inside = True
         except Exception:
             # It has no such name any more, or has ended, which is told elsewhere.

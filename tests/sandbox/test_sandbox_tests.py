@@ -267,6 +267,15 @@ def test_a_value_of_the_program_that_stays_as_it_was_needs_nothing(box: Box) -> 
     assert (beside.needs_inside, beside.tests_passed) == (False, 1)
 
 
+def test_a_value_that_changes_and_that_no_test_speaks_of_needs_nothing(box: Box) -> None:
+    source = "seen = {}\ndef f(a):\n    seen[a] = 1\n    return a"
+    for file, needs_inside in (("assert f(1) == 2", False), ("assert f(1) == 1 and seen == {1: 1}", True)):
+        tests = report(box, source, pytests(f"from solution import *\ndef test_a():\n    {file}\n"))
+        if "not installed" in tests.message:
+            pytest.skip("no pytest in this image")
+        assert (tests.needs_inside, tests.tests_passed) == (needs_inside, 0)
+
+
 def test_an_endless_call_fails_in_time(box: Box) -> None:
     result = box.run(
         Program("def add(a, b):\n    while True: pass", test=asserts()), box.limits.with_changes(wall_seconds=1.0)
