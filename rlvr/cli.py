@@ -1,8 +1,7 @@
-"""The command line: train, eval, envs, verify, doctor, sandbox. A user's mistake is one sentence and exit code 2."""
+"""The command line: train, eval, envs, serve, verify, doctor, sandbox. A mistake is one sentence and exit code 2."""
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 import time
@@ -15,11 +14,12 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from .arguments import ImportOption, key_values
+from .arguments import ImportOption
 from .config import find_recipe, import_extensions, load_config
 from .doctor import doctor
-from .envs import make_vec, registered
+from .envs import registered
 from .envs.registry import REQUIRED
+from .eval_command import eval_command
 from .extras import needs_extra
 from .processes import another_says, is_main_process
 from .sandbox.nearest import did_you_mean
@@ -27,7 +27,6 @@ from .sandbox_command import sandbox_app
 from .serve_command import serve_command
 from .stopping import StopSignals
 from .terminal import console, plain, say, sheet
-from .trainers.passk import pass_at_k
 from .trainers.warmstart import cache_root
 from .verifiers import UserError
 from .verify_command import verify_command
@@ -110,75 +109,6 @@ def _run(settings: TrainConfig, run_dir: Path, resume: bool, signals: StopSignal
 
 
 @app.command()
-def eval(
-    env: Annotated[str, typer.Argument(help="Id of an environment, such as rlvr/Arithmetic-v0.")],
-    model: Annotated[str, typer.Option(help="A folder, a .gguf file, a package that carries one, or a hub name.")],
-    n: Annotated[int, typer.Option("-n", min=1, help="Samples a task.")] = 8,
-    k: Annotated[str, typer.Option("-k", help="Which pass@k, separated by commas.")] = "1",
-    option: Annotated[
-        list[str] | None,
-        typer.Option("--option", "-o", help="Option of the environment.", metavar="KEY=VALUE"),
-    ] = None,
-    tasks: Annotated[int | None, typer.Option(min=1, help="The first so many tasks; all if not given.")] = None,
-    max_tokens: Annotated[int, typer.Option(min=1, help="The most tokens that a completion may have.")] = 256,
-    temperature: Annotated[float, typer.Option(min=0, help="Of the samples; 0 is greedy.")] = 1.0,
-    top_p: Annotated[float, typer.Option(min=0, max=1)] = 1.0,
-    top_k: Annotated[int, typer.Option(min=0)] = 0,
-    seed: Annotated[int, typer.Option(min=0)] = 0,
-    batch_size: Annotated[int, typer.Option(min=1, help="Completions generated at a time.")] = 256,
-    bf16: Annotated[bool, typer.Option("--bf16", help="Generate in bfloat16.")] = False,
-    chat_template: Annotated[Path | None, typer.Option(help="A Jinja file, for a tokenizer without one.")] = None,
-    out: Annotated[
-        Path | None, typer.Option(dir_okay=False, help="The file of samples; an unfinished one is continued.")
-    ] = None,
-    imports: ImportOption = None,
-) -> None:
-    """Sample n completions of every held-out task: pass@1, pass@k, maj@n, lengths."""
-    import_extensions(imports or [])
-    ks = _numbers(k)
-    for value in ks:
-        pass_at_k(n, 0, value)
-    options = {"split": "eval", **key_values(option or [])}
-    # A mistake in these is told before a model is loaded, which may take minutes.
-    make_vec(env, 1, **options)
-    with needs_extra("train"):
-        from .trainers.engines import Sampling
-        from .trainers.engines.hf import HFEngine
-        from .trainers.evaluate import evaluate
-        from .trainers.models import fingerprint, load_model
-        from .trainers.progress import ConsoleReporter, evaluation_table
-
-    loaded = load_model(
-        model,
-        dtype="bfloat16" if bf16 else "float32",
-        chat_template=None if chat_template is None else str(chat_template),
-    )
-    engine = HFEngine(loaded.model, loaded.eos_ids, loaded.tokenizer.pad_token_id, max_batch=batch_size)
-    rows = out or Path("runs") / "eval" / f"{env.replace('/', '_')}-{time.strftime('%Y%m%d-%H%M%S')}.jsonl"
-    with writing(rows), ConsoleReporter(console) as reporter:
-        evaluation = evaluate(
-            engine,
-            loaded.tokenizer,
-            loaded.eos_ids,
-            env,
-            rows_path=rows,
-            options=options,
-            n=n,
-            ks=ks,
-            tasks=tasks,
-            sampling=Sampling(max_tokens, temperature, top_p, top_k),
-            seed=seed,
-            batch_size=batch_size,
-            identity={"model": model, "weights": fingerprint(loaded.model), "dtype": "bfloat16" if bf16 else "float32"},
-            on_progress=lambda done, total: reporter.work("evaluate", done, total),
-        )
-    console.print(evaluation_table(f"{env}  ·  {evaluation.tasks} tasks", {model: evaluation}))
-    summary = rows.with_suffix(".summary.json")
-    summary.write_text(json.dumps(evaluation.metrics(), indent=2) + "\n", encoding="utf-8")
-    say(f"samples in {rows}, summary in {summary}")
-
-
-@app.command()
 def envs(
     name: Annotated[str | None, typer.Argument(help="Show one environment: its options, rubric and prompt.")] = None,
     imports: ImportOption = None,
@@ -196,6 +126,7 @@ def envs(
     console.print(table)
 
 
+app.command("eval")(eval_command)
 app.command("serve")(serve_command)
 app.command("verify")(verify_command)
 app.command()(doctor)
@@ -227,13 +158,6 @@ def _config_of_run(run_dir: Path) -> str:
     if not config.is_file():
         raise UserError(f"There is no run to resume in {str(run_dir)!r}, which has no config.yaml; name its directory.")
     return str(config)
-
-
-def _numbers(text: str) -> list[int]:
-    try:
-        return sorted({int(part) for part in text.split(",")})
-    except ValueError:
-        raise UserError(f"-k {text!r} is no list of numbers; write it as in -k 1,4,8.") from None
 
 
 def _refuse(message: str) -> NoReturn:

@@ -9,7 +9,7 @@ import reprlib
 import sys
 import traceback
 import typing
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from .sandbox.nearest import did_you_mean
+from .trainers.engine_settings import EngineSettings
 from .trainers.settings import TrainConfig
 from .verifiers import UserError
 
@@ -48,6 +49,27 @@ def load_config(recipe: str, overrides: Sequence[str] = ()) -> TrainConfig:
         key = _key(first)
         named = any(_covers(key, other) or _covers(other, key) for other in overridden)
         raise UserError(_explain(first, "on the command line" if named else f"in {path}")) from None
+
+
+def engine_settings(kind: str, options: Mapping[str, Any]) -> EngineSettings:
+    """The engine of an evaluation, from the command line.
+
+    Args:
+        kind: `hf`, `vllm` or `vllm-server`.
+        options: its other settings, by the names that they have in a recipe's section `engine`.
+
+    Raises:
+        UserError: for an unknown setting, or a value that does not fit.
+    """
+    for name in ("kind", "async_steps", "sleep"):
+        if name in options:
+            reason = "--engine says it" if name == "kind" else "it is about updates, which an evaluation has none of"
+            raise UserError(f"engine.{name} is no setting of an evaluation, because {reason}; leave it out.")
+    try:
+        return EngineSettings.model_validate({"kind": kind, "sleep": False, **options})
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise UserError(_explain({**first, "loc": ("engine", *first["loc"])}, "on the command line")) from None
 
 
 def parse_value(text: str, where: str) -> Any:

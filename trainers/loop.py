@@ -34,11 +34,10 @@ from .devices import finish, open_trackers, start_accelerator
 from .durable import published, sync, sync_tree, write_text
 from .dynamic_sampling import Sampled, sample_with_spread
 from .engines import Completion, Engine, Sampling
-from .engines.probe import probe
 from .env_options import env_options
 from .evaluate import Evaluation, evaluate
 from .formula import formula
-from .generation import generating, open_engine, open_rollouts
+from .generation import check_engine, generating, needs_check, open_engine, open_rollouts
 from .learner import LearnerBuilder
 from .metrics import MetricsLog, rollout_metrics
 from .models import save_policy
@@ -47,7 +46,6 @@ from .part_gains import part_weights
 from .ppo import CriticCredit
 from .progress import Reporter, Silent
 from .ranks import ranks_of_this_run
-from .rollout import encode_prompt
 from .rollouts import Player
 from .run_state import RunState, Taken, UnfinishedStep
 from .samples import write_samples
@@ -124,7 +122,18 @@ class Trainer:
             restore_state(checkpoint, self.state)
         self._taken = self.queue.taken
         say = self.reporter.say
-        self.engine = open_engine(config, learner, self.accelerator, self.ranks, run_dir, self.step, say)
+        self.engine = open_engine(
+            config.engine,
+            learner.loaded,
+            learner.policy,
+            self.ranks,
+            run_dir,
+            self.step,
+            say,
+            dtype="bfloat16" if train.precision == "bf16" else config.model.dtype,
+            batch_size=train.generation_batch_size,
+            autocast=self.accelerator.autocast,
+        )
         self._generating = generating(self.engine, learner)
         self.rollouts = open_rollouts(config, self._player(), learner, self.envs, self.queue, self.ranks, say)
         with contextlib.ExitStack() as failed:
@@ -285,19 +294,11 @@ class Trainer:
         """Give the engine the policy's weights, and see on a few prompts that it generates with them."""
         self.rollouts.sync(named_weights(self.policy.model), self.step)
         settings = self.config.engine
-        if settings.kind == "hf" or settings.probe_prompts == 0:
-            return {}  # it generates with the very tensors that are trained
-        count = min(settings.probe_prompts, len(self.envs.tasks))
-        chats = self.envs.messages([self.envs.tasks[index].prompt for index in range(count)])
+        if not needs_check(settings):
+            return {}
+        autocast = self.accelerator.autocast
         found = self.ranks.together(
-            lambda: probe(
-                self.engine,
-                self.policy,
-                [encode_prompt(self.tokenizer, chat) for chat in chats],
-                self.tokenizer.pad_token_id,
-                max_mean_diff=settings.max_logprob_diff,
-                autocast=self.accelerator.autocast,
-            )
+            lambda: check_engine(settings, self.engine, self.policy, self.envs, self.tokenizer, autocast)
         )
         return found[0]
 

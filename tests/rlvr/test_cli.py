@@ -179,6 +179,10 @@ def test_a_mistake_in_a_run_is_one_sentence(tmp_path, recipe, arguments, words):
         (("--import", "no_such_module"), "no module 'no_such_module'"),
         (("-o", "levl=1"), "no option 'levl'; did you mean 'level'?"),
         (("-o", "split=evl"), "no split 'evl'; did you mean 'eval'?"),
+        (
+            ("--engine", "vllm", "--engine-option", "dtyp=auto"),
+            "'engine.dtyp' on the command line; did you mean 'dtype'?",
+        ),
         ((), "no folder './nowhere'"),
     ],
 )

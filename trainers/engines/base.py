@@ -46,10 +46,12 @@ class Engine(ABC):
     Attributes:
         version: of the weights that it generates with.
         max_length: how many tokens prompt and completion may have together; None where it does not say.
+        dtype: of its own copy of the weights, by torch's name; None where it generates with the policy itself.
     """
 
     version: int = 0
     max_length: int | None = None
+    dtype: str | None = None
 
     @abstractmethod
     def stream(

@@ -48,6 +48,7 @@ class ServerEngine(Engine):
         probe_every: seconds between looks at a lost server.
         own: the process of the only server, where it was started for this engine; it ends with it.
         run: a name that the engines of all processes of a run share, and those of no other run.
+        go_on: what the user can do, in the words of an order, once servers that were lost are back.
 
     Raises:
         UserError: if a server does not answer, or was started without what training needs.
@@ -66,6 +67,7 @@ class ServerEngine(Engine):
         probe_every: float = 2.0,
         own: ServerProcess | None = None,
         run: str | None = None,
+        go_on: str = "go on with --resume",
     ) -> None:
         self.version = 0
         self.retries = 0
@@ -79,15 +81,16 @@ class ServerEngine(Engine):
         try:
             connected = self._loop.run(self._connect(servers))
             self.max_length = min(server.facts.max_length for server in connected)
+            self.dtype = " and ".join(sorted({server.facts.dtype for server in connected}))
             self._transfer = make_transfer(connected)
         except BaseException:
             self._loop.close()
             raise
-        cure = "start them again, and go on with --resume"
-        if own is not None:
-            cure = f"{own.log} has its last words; go on with --resume"
+        self._go_on = go_on
+        cure = f"start them again, and {go_on}" if own is None else f"{own.log} has its last words; {go_on}"
         self._pool = ServerPool(connected, routing, say, self._take_back, probe_every, cure)
-        self._renewal = Renewal(self._pool, self._transfer, secrets.token_hex(4) if run is None else run, say)
+        run = secrets.token_hex(4) if run is None else run
+        self._renewal = Renewal(self._pool, self._transfer, run, say, go_on)
 
     def stream(
         self, prompts: Sequence[Sequence[int]], sampling: Sampling, seeds: Sequence[int]
@@ -214,7 +217,7 @@ class ServerEngine(Engine):
                 if failures >= _MOST_FAILURES:
                     raise UserError(
                         f"A completion failed {failures} times (at last on {server.url}: {error}); look at the log of "
-                        "the server, or raise engine.request_timeout, and go on with --resume."
+                        f"the server, or raise engine.request_timeout, and {self._go_on}."
                     ) from None
                 if server.is_up:
                     self._say(f"warning: a completion is asked for again ({server.url}: {error})")

@@ -21,13 +21,17 @@ class Renewal:
         transfer: brings the weights.
         run: a name by which servers tell our versions from those of another run.
         say: is told in a sentence what happens to servers.
+        go_on: what the user can do, in the words of an order, once the servers are as they should be.
     """
 
-    def __init__(self, pool: ServerPool, transfer: WeightTransfer, run: str, say: Callable[[str], None]) -> None:
+    def __init__(
+        self, pool: ServerPool, transfer: WeightTransfer, run: str, say: Callable[[str], None], go_on: str
+    ) -> None:
         self._pool = pool
         self._transfer = transfer
         self._run = run
         self._say = say
+        self._go_on = go_on
         self._under_way = asyncio.Lock()
         self._version = 0
 
@@ -92,7 +96,7 @@ class Renewal:
         if found != server.label:
             raise UserError(
                 f"The server {server.url} generated with weights labelled {found!r} instead of {server.label!r}: it "
-                "was restarted, or another run trains on it; give each run servers of its own, and go on with --resume."
+                f"was restarted, or another run trains on it; give each run servers of its own, and {self._go_on}."
             )
 
     async def settle(self, servers: Sequence[Server], failures: dict[Server, Unanswered], version: int) -> None:
@@ -126,7 +130,7 @@ class Renewal:
         if found != label:
             raise UserError(
                 f"The server {server.url} says that its weights are {found!r} after it was given {label!r}; restart "
-                "it, and go on with --resume."
+                f"it, and {self._go_on}."
             )
         await server.client.resume()
         server.version, server.label, server.has_served = version, label, False

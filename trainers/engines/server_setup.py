@@ -24,6 +24,7 @@ def open_servers(
     main: bool = True,
     run: str | None = None,
     alone: Callable[[Callable[[], str]], str] = lambda start: start(),
+    go_on: str = "go on with --resume",
 ) -> ServerEngine:
     """The engine `vllm-server`; one server is started for it where `settings` name none.
 
@@ -39,6 +40,7 @@ def open_servers(
         run: a name that the engines of all processes of the run share; of its own if None.
         alone: has the main process alone do something, and gives all processes what it returns, or makes them fail
             where it does.
+        go_on: what the user can do, in the words of an order, once servers that were lost are back.
 
     Raises:
         UserError: if a server does not come up or does not answer, or was started without what training needs.
@@ -74,6 +76,7 @@ def open_servers(
             say=say,
             own=own,
             run=run,
+            go_on=go_on,
         )
     except BaseException:
         if own is not None:

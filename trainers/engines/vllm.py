@@ -95,6 +95,7 @@ class VLLMEngine(Engine):
         config = self._vllm.model_config
         self.max_length = config.max_model_len
         self._dtype: torch.dtype = config.dtype
+        self.dtype = str(config.dtype).removeprefix("torch.")
         self._stamp(version)
 
     def stream(
