@@ -13,6 +13,7 @@ from .arguments import ImportOption, key_values
 from .config import engine_settings, import_extensions
 from .envs import TextVectorEnv, make_vec
 from .extras import needs_extra
+from .stopping import StopSignals
 from .terminal import console, say
 from .trainers.engine_settings import EngineSettings
 from .trainers.engines.base import Sampling
@@ -53,32 +54,38 @@ def eval_command(
     imports: ImportOption = None,
 ) -> None:
     """Sample n completions of every held-out task: pass@1, pass@k, maj@n, lengths."""
-    import_extensions(imports or [])
-    ks = _numbers(k)
-    for value in ks:
-        pass_at_k(n, 0, value)
-    settings = engine_settings(engine, key_values(engine_option or []))
-    options = {"split": "eval", **key_values(option or [])}
-    # A mistake in these is told before a model is loaded, which may take minutes.
-    posed = make_vec(env, 1, **options)
     rows = out or Path("runs") / "eval" / f"{env.replace('/', '_')}-{time.strftime('%Y%m%d-%H%M%S')}.jsonl"
-    evaluation = _evaluate(
-        settings,
-        model,
-        "bfloat16" if bf16 else "float32",
-        chat_template,
-        posed,
-        rows,
-        env=env,
-        options=options,
-        n=n,
-        ks=ks,
-        tasks=tasks,
-        sampling=Sampling(max_tokens, temperature, top_p, top_k),
-        seed=seed,
-        batch_size=batch_size,
-    )
-    _show(env, model, evaluation, rows)
+    with StopSignals() as signals:
+        import_extensions(imports or [])
+        ks = _numbers(k)
+        for value in ks:
+            pass_at_k(n, 0, value)
+        settings = engine_settings(engine, key_values(engine_option or []))
+        options = {"split": "eval", **key_values(option or [])}
+        # A mistake in these is told before a model is loaded, which may take minutes.
+        posed = make_vec(env, 1, **options)
+        evaluation = _evaluate(
+            settings,
+            model,
+            "bfloat16" if bf16 else "float32",
+            chat_template,
+            posed,
+            rows,
+            signals,
+            env=env,
+            options=options,
+            n=n,
+            ks=ks,
+            tasks=tasks,
+            sampling=Sampling(max_tokens, temperature, top_p, top_k),
+            seed=seed,
+            batch_size=batch_size,
+        )
+        _show(env, model, evaluation, rows)
+    if signals.stopped:
+        _say_what_is_kept(rows)
+    if signals.exit_code:
+        raise typer.Exit(signals.exit_code)
 
 
 def _evaluate(
@@ -88,6 +95,7 @@ def _evaluate(
     chat_template: Path | None,
     posed: TextVectorEnv,
     rows: Path,
+    signals: StopSignals,
     **asked: Any,
 ) -> Evaluation:
     with needs_extra("train"):
@@ -96,6 +104,7 @@ def _evaluate(
         from .trainers.models import fingerprint, load_model
         from .trainers.progress import ConsoleReporter
 
+    signals.check()
     loaded = load_model(
         model,
         dtype=dtype,
@@ -118,6 +127,11 @@ def _evaluate(
             go_on=f"go on with --out {rows}",
         ) as engine,
     ):
+
+        def on_progress(done: int, total: int) -> None:
+            signals.check()
+            reporter.work("evaluate", done, total)
+
         # What `hf` wrote has always been without its name.
         kind = {} if settings.kind == "hf" else {"engine": settings.kind}
         return evaluate(
@@ -126,7 +140,7 @@ def _evaluate(
             loaded.eos_ids,
             rows_path=rows,
             identity={"model": model, "weights": fingerprint(loaded.model), "dtype": engine.dtype or dtype, **kind},
-            on_progress=lambda done, total: reporter.work("evaluate", done, total),
+            on_progress=on_progress,
             **asked,
         )
 
@@ -138,6 +152,15 @@ def _show(env: str, model: str, evaluation: Evaluation, rows: Path) -> None:
     summary = rows.with_suffix(".summary.json")
     summary.write_text(json.dumps(evaluation.metrics(), indent=2) + "\n", encoding="utf-8")
     say(f"samples in {rows}, summary in {summary}")
+
+
+def _say_what_is_kept(rows: Path) -> None:
+    kept = [json.loads(line) for line in rows.read_text(encoding="utf-8").splitlines()] if rows.exists() else []
+    if not kept:
+        say("stopped before anything was graded")
+        return
+    tasks = len({row["task"] for row in kept})
+    say(f"stopped with {len(kept)} samples of {tasks} tasks graded; go on with the same command and --out {rows}")
 
 
 def _numbers(text: str) -> list[int]:

@@ -65,9 +65,17 @@ class StopSignals:
         Raises:
             Stopped: if a signal came before and its exception was swallowed on the way, as in a callback of C code.
         """
+        self.check()
+        self._trainer = trainer
+
+    def check(self) -> None:
+        """To be called where a program without a trainer comes by now and then.
+
+        Raises:
+            Stopped: if a signal came before and its exception was swallowed on the way, as in a callback of C code.
+        """
         if self.received is not None:
             raise Stopped
-        self._trainer = trainer
 
     def _receive(self, number: int, frame: FrameType | None) -> None:
         first, self.received = self.received is None, number

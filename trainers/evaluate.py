@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -17,7 +17,7 @@ from ..verifiers import UserError
 from .engines import Engine, Sampling
 from .passk import interval, majority, pass_at_k
 from .ranks import Ranks
-from .rollout import collect
+from .rollout import episodes
 from .seeding import derive
 from .trajectory import Trajectory
 
@@ -100,7 +100,9 @@ def evaluate(
     """Sample, grade and write every (task, sample) that `rows_path` does not hold yet, then sum up.
 
     An evaluation that was interrupted goes on where it stopped, and one that is asked for a larger n draws the
-    missing samples only: sample j of task i has a seed of its own.
+    missing samples only: sample j of task i has a seed of its own. What ends it in the middle of a batch (an
+    interrupt, a server that is lost) leaves in the file what was graded of that batch. It stays as it is, and the
+    batch is drawn again whole: only in the same company are samples the same to the last bit.
 
     Args:
         engine: generates with the policy that is evaluated.
@@ -138,6 +140,8 @@ def evaluate(
     ranks = ranks or Ranks()
     rows = ranks.alone(partial(_begin, rows_path, about, count, n))
 
+    graded: dict[tuple[int, int], Row] = {}
+
     def draw(pairs: Sequence[tuple[int, int]]) -> list[Row]:
         if not pairs:
             return []
@@ -145,16 +149,24 @@ def evaluate(
         # Made of the parts of the first: the tasks are read (from the hub, perhaps) once.
         parts = (posed.tasks, posed.rubric, posed.system, posed.think, posed.turn, posed.max_turns)
         envs = TextVectorEnv(len(pairs), *parts)
-        trajectories = collect(envs, engine, tokenizer, eos_ids, [task for task, _ in pairs], 1, sampling, seeds)
-        return [_row(*pair, trajectory) for pair, trajectory in zip(pairs, trajectories, strict=True)]
+        places = [task for task, _ in pairs]
+        for row, trajectory in episodes(envs, engine, tokenizer, eos_ids, places, 1, sampling, seeds):
+            graded[pairs[row]] = _row(*pairs[row], trajectory)
+        return [graded[pair] for pair in pairs]
 
     for chunk in _chunks(count, n, batch_size * ranks.count):
         if not all(key in rows for key in chunk):
             share = ranks.share(len(chunk))
-            drawn = [row for part in ranks.together(partial(draw, chunk[share.start : share.stop])) for row in part]
-            missing = {(row["task"], row["sample"]): row for row in drawn}
-            missing = {key: row for key, row in missing.items() if key not in rows}
-            ranks.alone(partial(_append, rows_path, missing.values()))
+            graded.clear()
+            try:
+                drawn = [row for part in ranks.together(partial(draw, chunk[share.start : share.stop])) for row in part]
+                missing = {(row["task"], row["sample"]): row for row in drawn}
+                missing = {key: row for key, row in missing.items() if key not in rows}
+                ranks.alone(partial(_append, rows_path, missing.values()))
+            except BaseException:
+                if ranks.main:
+                    _keep(rows_path, graded, count, n)
+                raise
             rows |= missing
         on_progress(min(chunk[-1][1] * count + chunk[-1][0] + 1, count * n), count * n)
     return summarise(env, list(rows.values()), n, ks)
@@ -234,8 +246,17 @@ def _begin(rows_path: Path, about: dict[str, Any], count: int, n: int) -> dict[t
 
 
 def _append(rows_path: Path, rows: Iterable[Row]) -> None:
-    with rows_path.open("a", encoding="utf-8") as file:
-        file.writelines(json.dumps(row) + "\n" for row in rows)
+    text = "".join(json.dumps(row) + "\n" for row in rows)
+    if text:
+        with rows_path.open("a", encoding="utf-8") as file:
+            file.write(text)
+
+
+def _keep(rows_path: Path, graded: Mapping[tuple[int, int], Row], count: int, n: int) -> None:
+    """Append what is not in the file yet, wherever the writing of it was interrupted."""
+    there = _read_rows(rows_path, count, n)
+    new = sorted(graded.keys() - there.keys(), key=lambda pair: (pair[1], pair[0]))
+    _append(rows_path, [graded[pair] for pair in new])
 
 
 def _claim(rows_path: Path, about: dict[str, Any]) -> None:

@@ -74,7 +74,8 @@ class Play:
             self._ask(party, party.rows)
         while self._asked or self.envs.in_flight:
             yield from self._stream()
-            yield from self._hear(self.envs.in_flight)
+            while self.envs.in_flight:
+                yield from self._hear(1)
             self._ask_in_order()
 
     def _stream(self) -> Iterator[int]:

@@ -59,6 +59,17 @@ def test_a_signal_that_was_swallowed_stops_before_the_trainer_runs(trainer):
     assert not trainer.stop_requested
 
 
+def test_a_signal_that_was_swallowed_stops_where_a_program_without_a_trainer_asks():
+    with StopSignals() as signals:
+        signals.check()
+        with contextlib.suppress(BaseException):
+            os.kill(os.getpid(), signal.SIGINT)
+        signals.check()
+        raise AssertionError("it went on")
+    assert signals.stopped
+    assert signals.exit_code == 130
+
+
 def test_what_else_fails_is_raised_as_it_is(trainer):
     signals = StopSignals()
 

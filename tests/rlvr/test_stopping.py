@@ -17,10 +17,14 @@ import yaml
 import rlvr.sandbox
 from rlvr import UserError
 from rlvr.sandbox import SandboxFault
+from rlvr.trainers.models import save_policy
+from rlvr.trainers.tiny import build_tiny
 
 RLVR = Path(sys.executable).with_name("rlvr")
 
 EXTENSION = """
+from pathlib import Path
+
 import rlvr
 import rlvr.sandbox
 from rlvr.verifiers.pool import shared_pool
@@ -34,6 +38,7 @@ def finely(completion: str) -> float:
 
 tasks = {split: [{"prompt": f"{i}+{j}=", "answer": "1"} for i in range(4)] for split, j in (("train", 1), ("eval", 8))}
 rlvr.register("me/Ran-v0", tasks=tasks, rubric=finely)
+Path("imported").touch()
 """
 
 CONFIG = {
@@ -57,6 +62,12 @@ def rows(run: Path, step: int) -> int:
     return file.read_bytes().count(b"\n") if file.exists() else 0
 
 
+def samples(folder: Path) -> list[bytes]:
+    """The lines of the file that `rlvr eval` writes."""
+    file = folder / "samples.jsonl"
+    return file.read_bytes().splitlines(keepends=True) if file.exists() else []
+
+
 MOMENTS = {
     "loading": lambda run: (run / "config.yaml").exists(),
     "warm start": lambda run: any((run.parent / "cache").glob(".partial-*")),
@@ -64,6 +75,8 @@ MOMENTS = {
     "first step": lambda run: rows(run, 0) == 32,
     "a step": lambda run: lines(run) == 2,
     "evaluation between": lambda run: rows(run, 3) > 0,
+    "extension": lambda run: (run.parent / "imported").exists(),
+    "samples": lambda run: len(samples(run.parent)) > 0,
 }
 
 
@@ -98,14 +111,18 @@ def is_gone(processes: set[int], seconds: float = 20.0) -> bool:
 
 
 def start(folder: Path, *arguments: str) -> subprocess.Popen[bytes]:
-    (folder / "mine.py").write_text(EXTENSION)
     (folder / "config.yaml").write_text(yaml.safe_dump(CONFIG))
+    return begin(folder, "train", *arguments)
+
+
+def begin(folder: Path, *arguments: str) -> subprocess.Popen[bytes]:
+    (folder / "mine.py").write_text(EXTENSION)
     for name in ("temporary", "cache"):
         (folder / name).mkdir(exist_ok=True)
     places = {"RLVR_CACHE": str(folder / "cache"), "TMPDIR": str(folder / "temporary")}
     with (folder / "output.txt").open("ab") as output:
         return subprocess.Popen(
-            [str(RLVR), "train", *arguments],
+            [str(RLVR), *arguments],
             cwd=folder,
             env={**os.environ, **places, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"},
             stdout=output,
@@ -185,3 +202,35 @@ def test_a_second_signal_ends_a_run_at_once(tmp_path, number):
     said = stop(tmp_path, start(tmp_path, "config.yaml", f"run_dir={run}"), "first step", number, times=2)
     assert "stopped at once" in said or "stopped after step" in said
     assert "Traceback" not in said
+
+
+@pytest.fixture(scope="module")
+def policy(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("policy")
+    save_policy(*build_tiny(0), folder)
+    return folder
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_an_evaluation_and_what_was_graded_is_kept(tmp_path, policy, number):
+    command = ["eval", "me/Ran-v0", "--import", "mine.py", "--model", str(policy), "--out", "samples.jsonl"]
+    command += ["--max-tokens", "6", "--batch-size", "4"]
+    said = stop(tmp_path, begin(tmp_path, *command, "-n", "4000"), "samples", number)
+    assert "Traceback" not in said
+    kept = samples(tmp_path)
+    assert all(line.endswith(b"\n") and json.loads(line)["status"] == "ok" for line in kept)
+    assert f"stopped with {len(kept)} samples of 4 tasks graded; go on with" in said
+    assert said.rstrip().endswith("--out samples.jsonl")
+    more = len(kept) // 4 + 1
+    assert begin(tmp_path, *command, "-n", str(more)).wait(timeout=120) == 0, (tmp_path / "output.txt").read_text()
+    assert samples(tmp_path)[: len(kept)] == kept
+    places = [(row["task"], row["sample"]) for row in map(json.loads, samples(tmp_path))]
+    assert sorted(places) == [(task, sample) for task in range(4) for sample in range(more)]
+
+
+@pytest.mark.slow
+def test_a_signal_before_anything_is_graded_ends_an_evaluation(tmp_path, policy):
+    command = ["eval", "me/Ran-v0", "--import", "mine.py", "--model", str(policy), "--out", "samples.jsonl"]
+    said = stop(tmp_path, begin(tmp_path, *command), "extension", signal.SIGINT)
+    assert said == "stopped before anything was graded\n"

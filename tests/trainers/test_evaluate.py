@@ -9,6 +9,7 @@ import pytest
 
 import rlvr
 from rlvr import Rubric, Task, UserError, gate, score
+from rlvr.envs import Reply
 from rlvr.trainers.engines import Completion, Sampling
 from rlvr.trainers.engines.scripted import ScriptedEngine
 from rlvr.trainers.evaluate import evaluate, summarise
@@ -176,6 +177,50 @@ def test_an_interrupted_evaluation_goes_on_where_it_stopped(tokenizer, tmp_path,
     missing = [("3+3=", 2), ("1+1=", 3), ("2+2=", 3), ("3+3=", 3)]
     torn_batch = [("2+2=", 1), ("3+3=", 1), ("1+1=", 2), ("2+2=", 2)] if torn else []
     assert engine.asked == torn_batch + missing
+
+
+@pytest.mark.parametrize("already", [0, 1])
+def test_what_was_graded_of_a_batch_that_was_interrupted_is_kept(tokenizer, tmp_path, already):
+    """A batch of all three tasks, two of which are over in their first turn when the second one is interrupted."""
+    env = "test-evaluate/Turns-v0"
+    script = {"1+1=": [r"\boxed{2}"] * 3, "2+2=": ["wait"] * 3, "3+3=": [r"\boxed{7}"] * 3}
+
+    def turn(task, conversation, completion):
+        return Reply("go on" if completion == "wait" else None)
+
+    tasks = {"eval": [Task(prompt[0], prompt, answer) for prompt, answer in ANSWERS.items()]}
+    rlvr.register(env, tasks=tasks, rubric="rlvr/number-v1", turn=turn, max_turns=2)
+    path, whole = tmp_path / "rows.jsonl", tmp_path / "whole.jsonl"
+
+    class Interrupted(ScriptedEngine):
+        streams, most = 0, 2 * already + 1
+
+        def stream(self, prompts, sampling, seeds):
+            self.streams += 1
+            if self.streams > self.most:
+                raise KeyboardInterrupt
+            # Second turns come in a stream of their own, once all first ones are graded.
+            return super().stream(list(prompts), sampling, list(seeds))
+
+    def line(prompt, seed):
+        asked = next(asked for asked in script if asked in prompt)
+        return r"\boxed{4}" if "go on" in prompt else script[asked][0]
+
+    engine = Interrupted(tokenizer, line, tokenizer.eos_token_id)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            run(engine, tokenizer, path, env, batch_size=3)
+        kept = rows_of(path)
+        batch = [(0, already), (2, already)]
+        assert [(row["task"], row["sample"]) for row in kept] == [*((task, 0) for task in range(3 * already)), *batch]
+        engine.most = math.inf
+        expected = run(engine, tokenizer, whole, env, batch_size=3)
+        assert run(engine, tokenizer, path, env, batch_size=3) == expected
+        assert rows_of(path)[: len(kept)] == kept
+        assert in_order(rows_of(path)) == in_order(rows_of(whole))
+    finally:
+        gymnasium.registry.pop(env)
+        rlvr.envs.registry._registrations.pop(env)
 
 
 def test_rows_are_written_as_they_come(tokenizer, tmp_path):

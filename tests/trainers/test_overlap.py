@@ -192,6 +192,22 @@ def test_an_episode_is_given_as_soon_as_it_is_over(tokenizer):
     assert [row for row, _ in stream] == [1, 2]
 
 
+def test_an_episode_is_given_while_the_verdict_on_another_is_still_awaited(tokenizer):
+    given = threading.Event()
+
+    def patient(completion: str, answer: str) -> float:
+        return float(answer != "0" or given.wait(20))
+
+    envs = TextVectorEnv(2, TASKS, Rubric(score(patient, passes=True)), system=None)
+    engine = ScriptedEngine(tokenizer, lambda prompt, seed: "1", tokenizer.eos_token_id)
+    rows = []
+    for row, trajectory in episodes(envs, engine, tokenizer, {tokenizer.eos_token_id}, [0, 1], 1, Sampling(9), [0, 1]):
+        assert trajectory.reward == 1.0
+        rows.append(row)
+        given.set()
+    assert rows == [1, 0]
+
+
 def test_a_mistake_in_a_verifier_ends_the_rollout_and_the_next_one_is_whole(tokenizer):
     def picky(completion: str, answer: str) -> float:
         if completion == "?":

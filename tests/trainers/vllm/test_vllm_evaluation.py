@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import psutil
@@ -74,3 +76,30 @@ def test_a_server_with_another_model_is_given_this_one(tiny, expected, tmp_path)
         assert not (tmp_path / "rows.engine").exists()
     finally:
         server.close()
+
+
+@pytest.mark.parametrize(
+    ("kind", "number"),
+    [("vllm", signal.SIGINT), ("vllm-server", signal.SIGTERM), ("vllm-server", signal.SIGINT)],
+)
+def test_a_signal_ends_an_evaluation_with_its_engine(tiny, tmp_path, kind, number):
+    out, said = tmp_path / "rows.jsonl", tmp_path / "output.txt"
+    command = [Path(sys.executable).with_name("rlvr"), "eval", *ARGUMENTS, "--model", tiny[2], "--out", out]
+    command += ["--engine", kind, "--engine-option", "max_model_len=64", "-n", "4000", "--temperature", "1"]
+    with said.open("wb") as output:
+        process = subprocess.Popen(command, stdout=output, stderr=output, start_new_session=True)
+    while not out.exists():
+        assert process.poll() is None, said.read_text()
+        time.sleep(0.001)
+    # As a terminal does, to the whole group.
+    os.killpg(process.pid, number)
+    assert process.wait(120) == 128 + number, said.read_text()
+    printed = said.read_text()
+    assert "Traceback" not in printed
+    kept = out.read_text().splitlines()
+    assert all(json.loads(line)["status"] != "error" for line in kept)
+    assert f"stopped with {len(kept)} samples of 6 tasks graded" in printed
+    left = {"vllm-server.log"} if kind == "vllm-server" else set()
+    assert {path.name for path in tmp_path.glob("rows.engine/*")} == left
+    folder = str(tmp_path)
+    assert not [p for p in psutil.process_iter(["cmdline"]) if folder in " ".join(p.info["cmdline"] or [])]
