@@ -5,12 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, NamedTuple
 
 from gymnasium.error import ResetNeeded
 
 from ..sandbox.nearest import did_you_mean
 from ..verifiers import UserError, Verdict
+from ..verifiers.patience import OutOfPatience, call_with_patience
+from ..verifiers.registry import PATIENCE
 from ..verifiers.verdict import failure
 from .dialogue import Message, Reply
 from .setup import Setup
@@ -79,13 +82,20 @@ class Episode:
         return respond_all([self], [completion])[0]
 
     def reply(self, completion: str) -> Reply | Verdict:
-        """What the environment says to `completion`, or the verdict that its turn function failed."""
+        """What the environment says to `completion`, or the verdict that its turn function failed.
+
+        Like a verifier's, a function of the user's that hangs is left to itself after `PATIENCE` seconds.
+        """
         if self.setup.turn is None:
             return Reply(None)
+        turn = partial(self.setup.turn, self.task, tuple(self.conversation), str(completion))
+        own = f"{getattr(self.setup.turn, '__module__', '')}.".startswith("rlvr.")
         try:
-            reply = self.setup.turn(self.task, tuple(self.conversation), str(completion))
+            reply = turn() if own else call_with_patience(turn, {}, PATIENCE)
         except UserError:
             raise
+        except OutOfPatience as error:
+            return failure(f"the turn function did not return within {error.limit:g} s and was left running")
         except Exception as error:
             return failure(f"the turn function raised {type(error).__name__}: {error}"[:_LONGEST_DETAIL])
         if not isinstance(reply, Reply):

@@ -7,7 +7,8 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from ..sandbox.errors import UserError
-from .registry import Grader, Verifier
+from .patience import OutOfPatience, call_with_patience
+from .registry import BATCH_PATIENCE, Grader, Verifier
 from .verdict import Verdict, failure
 
 if TYPE_CHECKING:
@@ -158,9 +159,14 @@ class Batch:
             return grader.combine(Batch(self._rows, at, options, self._known))
         rows = [{**self._rows[index], **options} for index in at]
         try:
-            verdicts = list(grader.grade_many(rows))
+            if isinstance(grader, Verifier):
+                verdicts = grader.grade_many(rows)
+            else:
+                verdicts = list(call_with_patience(lambda: grader.grade_many(rows), {}, BATCH_PATIENCE))
         except UserError:
             raise
+        except OutOfPatience as error:
+            return [failure(f"{grader!r} did not return within {error.limit:g} s")] * len(rows)
         except Exception as error:
             return [failure(f"{grader!r} failed with {type(error).__name__}: {error}"[:500])] * len(rows)
         # Without this, a grader of somebody else's that leaves one out would shift the rest to other completions.

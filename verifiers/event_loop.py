@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import contextvars
 import math
 import os
@@ -19,6 +20,9 @@ T = TypeVar("T")
 CONCURRENCY = 64
 """How many calls of one function wait at a time."""
 
+_MOST_TRIES = 3  # of a call, where another blocks the loop
+_HELD_UP = object()
+
 
 def run_all(function: Callable[..., Any], calls: Sequence[dict[str, Any]], limit: float) -> list[Any]:
     """One entry for each call, in order: what the coroutine returned, or the exception that it raised.
@@ -27,25 +31,54 @@ def run_all(function: Callable[..., Any], calls: Sequence[dict[str, Any]], limit
         function: a coroutine function.
         calls: keyword arguments, one dict a call.
         limit: seconds for each; then it is cancelled and its entry is OutOfPatience. So it is where the
-            function blocks the loop instead of waiting: the loop is then left to itself.
+            function blocks the loop instead of waiting: the loop is then left to itself, and the calls that it held
+            up, which may be anybody's, are made again on another.
     """
-    outcomes: list[Any] = [OutOfPatience(limit)] * len(calls)
+    outcomes: list[Any] = [_HELD_UP] * len(calls)
+    for _ in range(_MOST_TRIES):
+        left = [index for index, outcome in enumerate(outcomes) if outcome is _HELD_UP]
+        if not left:
+            break
+        _run_on_a_loop(function, calls, left, limit, outcomes)
+    return [OutOfPatience(limit) if outcome is _HELD_UP else outcome for outcome in outcomes]
+
+
+def _run_on_a_loop(
+    function: Callable[..., Any],
+    calls: Sequence[dict[str, Any]],
+    left: Sequence[int],
+    limit: float,
+    outcomes: list[Any],
+) -> None:
+    """Put down the outcomes of the calls in `left`, except of those that the loop did not get to."""
     loop = _loop()
+    tasks: dict[asyncio.Task[None], int] = {}
+    found: dict[int, Any] = {}
     context = contextvars.copy_context()
-    future = asyncio.run_coroutine_threadsafe(_all(function, calls, limit, outcomes, context), loop)
+    future = asyncio.run_coroutine_threadsafe(_all(function, calls, left, limit, found, tasks, context), loop)
     # The rounds that the calls need if each takes its limit, and some time to be cancelled in.
-    rounds = math.ceil(len(calls) / CONCURRENCY) + 1
+    rounds = math.ceil(len(left) / CONCURRENCY) + 1
+    lives = True
     try:
         for _ in range(rounds):
-            if _finished(future, limit + 1) or not _alive(loop, limit + 1):
+            if _finished(future, limit + 1):
+                break
+            lives = _alive(loop, limit + 1)
+            if not lives:
                 break
         if not future.done():
-            _abandon(loop)
+            blocking = None if lives else asyncio.current_task(loop)
+            if blocking in tasks:
+                found.setdefault(tasks[blocking], OutOfPatience(limit))
+            if not lives:
+                _abandon(loop)
             future.cancel()
     except BaseException:
         future.cancel()
         raise
-    return list(outcomes)
+    for index in left:
+        # On a loop that lives, whatever has not ended by now does not heed that it was cancelled.
+        outcomes[index] = found.get(index, OutOfPatience(limit) if lives else _HELD_UP)
 
 
 async def in_a_thread(call: Callable[[], T]) -> T:
@@ -74,8 +107,10 @@ async def in_a_thread(call: Callable[[], T]) -> T:
 async def _all(
     function: Callable[..., Any],
     calls: Sequence[dict[str, Any]],
+    left: Sequence[int],
     limit: float,
-    outcomes: list[Any],
+    found: dict[int, Any],
+    tasks: dict[asyncio.Task[None], int],
     context: contextvars.Context,
 ) -> None:
     free = asyncio.Semaphore(CONCURRENCY)
@@ -85,11 +120,11 @@ async def _all(
             try:
                 # Not `wait_for`, whose TimeoutError could as well be one that the function raised.
                 async with asyncio.timeout(limit) as deadline:
-                    outcomes[index] = await function(**calls[index])
+                    found[index] = await function(**calls[index])
             except BaseException as error:
-                outcomes[index] = OutOfPatience(limit) if deadline.expired() else error
+                found[index] = OutOfPatience(limit) if deadline.expired() else error
 
-    tasks = [asyncio.create_task(one(index), context=context.copy()) for index in range(len(calls))]
+    tasks.update({asyncio.create_task(one(index), context=context.copy()): index for index in left})
     await asyncio.gather(*tasks)
 
 
@@ -106,7 +141,10 @@ def _finished(future: Future[None], seconds: float) -> bool:
 def _alive(loop: asyncio.AbstractEventLoop, seconds: float) -> bool:
     """Whether the loop still runs what it is given."""
     answered = threading.Event()
-    loop.call_soon_threadsafe(answered.set)
+    try:
+        loop.call_soon_threadsafe(answered.set)
+    except RuntimeError:
+        return False  # somebody else gave it up, and it has ended
     return answered.wait(seconds)
 
 
@@ -136,7 +174,8 @@ def _abandon(loop: asyncio.AbstractEventLoop) -> None:
     with _lock:
         if _current is not None and _current[0] is loop:
             _current = None
-    loop.call_soon_threadsafe(loop.stop)
+    with contextlib.suppress(RuntimeError):
+        loop.call_soon_threadsafe(loop.stop)
 
 
 _current: tuple[asyncio.AbstractEventLoop, threading.Thread] | None = None

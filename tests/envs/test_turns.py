@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import threading
 
 import numpy as np
 import pytest
@@ -146,6 +147,25 @@ def test_a_turn_function_must_return_a_reply_and_nothing_is_stepped_if_not(wrong
     with pytest.raises(UserError, match="return a Reply"):
         env.step("knock")
     assert len(env.conversation) == 1
+
+
+def test_a_turn_function_that_hangs_is_a_failed_grading_and_holds_up_nobody(monkeypatch):
+    monkeypatch.setattr("rlvr.envs.episode.PATIENCE", 0.2)
+    release = threading.Event()
+
+    def hang(task, conversation, completion):
+        if completion == "hang":
+            release.wait()
+        return Reply(None)
+
+    env = TextVectorEnv(2, TASKS, RUBRIC, turn=hang, max_turns=2)
+    env.reset(seed=0)
+    _, rewards, terminated, _, _ = env.step(["hang", "enter"])
+    release.set()
+    assert math.isnan(rewards[0])
+    assert rewards[1] == 1.0
+    assert terminated.all()
+    assert "the turn function did not return within 0.2 s" in env.verdict(0).detail
 
 
 def test_replies_are_checked():

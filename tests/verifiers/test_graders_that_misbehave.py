@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import contextvars
 import functools
 import gc
@@ -184,6 +185,68 @@ def test_an_async_function_that_blocks_its_loop_holds_up_nobody():
     assert is_error(verify(registered, completion="a"), registered.name, "0.2 s")
     assert verify(fine, completion="a").passed
     release.set()
+
+
+def test_an_async_function_that_blocks_its_loop_costs_nobody_else_a_verdict():
+    """Neither those of the same call, nor those that wait for the same loop."""
+    blocked, release = threading.Event(), threading.Event()
+
+    async def block(completion):
+        await asyncio.sleep(0)
+        if completion == "block":
+            blocked.set()
+            release.wait()
+        return True
+
+    async def fine(completion):
+        return True
+
+    verdicts = []
+    registered = register(block, patience=0.2)
+    call = rows("a", "block", "b")
+    thread = threading.Thread(target=lambda: verdicts.extend(verify_many(registered, call)), daemon=True)
+    thread.start()
+    assert blocked.wait(60)
+    assert verify(register(fine, patience=0.2), completion="c").passed
+    thread.join(60)
+    release.set()
+    assert [verdict.passed for verdict in verdicts] == [True, None, True]
+    assert is_error(verdicts[1], registered.name, "0.2 s", "'block'")
+
+
+def test_an_async_function_that_does_not_heed_that_it_is_cancelled_holds_up_nobody():
+    async def stubborn(completion):
+        while completion == "hang":
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.sleep(1000)
+        return True
+
+    registered = register(stubborn, patience=0.2)
+    one, two = verify_many(registered, rows("hang", "b"))
+    assert is_error(one, registered.name, "0.2 s", "'hang'")
+    assert two.passed
+
+
+def test_a_grader_of_ones_own_that_hangs_is_left_to_itself(monkeypatch):
+    monkeypatch.setattr("rlvr.verifiers.combinator.BATCH_PATIENCE", 0.2)
+    release = threading.Event()
+
+    class Hanging:
+        def grade_many(self, rows):
+            release.wait()
+
+        def grade(self, fields):
+            return self.grade_many([fields])
+
+        def check_fields(self, fields):
+            pass
+
+        def option_names(self):
+            return None
+
+    verdict = verify(Rubric(score(Hanging(), name="mine", passes=True)), completion="a")
+    release.set()
+    assert is_error(verdict, "Hanging object", "did not return within 0.2 s")
 
 
 def test_an_async_function_may_call_plain_code_that_waits_for_another():

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 import threading
 from itertools import pairwise
 
@@ -16,6 +17,7 @@ from rlvr.trainers.ranks import Ranks
 from rlvr.trainers.rollouts import Player, SynchronousRollouts
 from rlvr.trainers.task_queue import TaskQueue
 from rlvr.trainers.tiny import build_tokenizer
+from rlvr.verifiers import Verifier
 
 TASKS = Tasks.from_list([Task(f"task {number}", f"{number}+1=", number + 1) for number in range(7)])
 RUBRIC = Rubric(score("rlvr/number-v1", passes=True))
@@ -30,7 +32,8 @@ def weights(shift):
 class Setup:
     """Rollouts of both kinds on the same servers."""
 
-    def __init__(self, urls, folder):
+    def __init__(self, urls, folder, rubric=RUBRIC):
+        self.rubric = rubric
         self.said = []
         self.made = []
         self.engine = ServerEngine(
@@ -46,12 +49,12 @@ class Setup:
         self.queue = TaskQueue(1, len(TASKS))
 
     def synchronous(self):
-        envs = TextVectorEnv(PER_STEP * GROUP, TASKS, RUBRIC)
+        envs = TextVectorEnv(PER_STEP * GROUP, TASKS, self.rubric)
         self.made.append(SynchronousRollouts(self.player, envs, self.queue, Ranks()))
         return self.made[-1]
 
     def asynchronous(self, ahead):
-        envs = TextVectorEnv(1, TASKS, RUBRIC)
+        envs = TextVectorEnv(1, TASKS, self.rubric)
         self.made.append(AsynchronousRollouts(self.player, envs, self.queue, ahead, self.said.append))
         return self.made[-1]
 
@@ -60,8 +63,8 @@ class Setup:
 def setup(tmp_path):
     made = []
 
-    def make(*servers):
-        made.append(Setup([server.url for server in servers], tmp_path / f"weights-{len(made)}"))
+    def make(*servers, **options):
+        made.append(Setup([server.url for server in servers], tmp_path / f"weights-{len(made)}", **options))
         return made[-1]
 
     yield make
@@ -182,6 +185,41 @@ def test_a_request_that_never_returns_is_made_again(rule_server, setup):
     taken = run(made.asynchronous(1), 2)
     expected = run(setup(rule_server()).synchronous(), 2)
     assert [[t.task_id for t in step] for step in taken] == [[t.task_id for t in step] for step in expected]
+
+
+class Hanging:
+    """A verifier of which one call never returns."""
+
+    def __init__(self):
+        self.release = threading.Event()
+        self._taken = threading.Lock()
+
+    def hangs(self):
+        return self._taken.acquire(blocking=False)
+
+    def plain(self, completion: str) -> float:
+        return 0.0 if self.hangs() and self.release.wait() else 1.0
+
+    async def waiting(self, completion: str) -> float:
+        return 0.0 if self.hangs() and await asyncio.get_running_loop().create_future() else 1.0
+
+    async def blocking(self, completion: str) -> float:
+        return self.plain(completion)
+
+
+@pytest.mark.parametrize("kind", ["plain", "waiting", "blocking"])
+def test_a_verifier_that_never_returns_costs_one_completion(rule_server, setup, kind):
+    hanging = Hanging()
+    grader = Verifier("hanging", getattr(hanging, kind), patience=0.2)
+    made = setup(rule_server(), rubric=Rubric(score(grader, passes=True)))
+    taken = run(made.asynchronous(1), 3)
+    hanging.release.set()
+    trajectories = [trajectory for step in taken for trajectory in step]
+    assert len(trajectories) == 3 * PER_STEP * GROUP
+    (lost,) = [trajectory for trajectory in trajectories if trajectory.reward != 1.0]
+    assert lost.verdict.score is None
+    assert "did not return within 0.2 s" in lost.verdict.detail
+    assert not made.said  # no group was played again
 
 
 def test_a_killed_actor_s_group_is_played_again(rule_server, setup):
