@@ -108,8 +108,8 @@ def _evaluate(
     loaded = load_model(
         model,
         dtype=dtype,
-        # Where it only gives its weights, the device is left to the engine.
-        device=None if settings.kind == "hf" else "cpu",
+        # There it only gives its weights, and the device is left to the engine; NCCL takes them from a device.
+        device="cpu" if settings.kind == "vllm" else None,
         chat_template=None if chat_template is None else str(chat_template),
     )
     with (
