@@ -30,7 +30,9 @@ class EngineSettings(BaseModel):
     weights: Literal["auto", "nccl", "folder"] = Field(
         "auto", description="how servers get the weights: over NCCL, or from a folder; auto: NCCL where there is a GPU"
     )
-    request_timeout: float = Field(600.0, gt=0, description="seconds until a request counts as lost and is retried")
+    request_timeout: float = Field(
+        600.0, gt=0, description="seconds, besides those in a server's queue, until a request is lost and made again"
+    )
     async_steps: int = Field(0, ge=0, description="how many versions of the policy rollouts may run ahead; 0: none")
     probe_prompts: int = Field(4, ge=0, description="prompts on which engine and policy are compared; 0: no probe")
     max_logprob_diff: float = Field(

@@ -18,6 +18,7 @@ from .server_client import Segment, ServerClient, Unanswered
 from .server_loop import BackgroundLoop
 from .server_pool import Routing, Server, ServerPool
 from .server_process import ServerProcess
+from .server_queue import RequestPatience
 from .server_renewal import Renewal
 from .server_segments import SegmentedCompletion
 from .server_weights import WeightTransfer
@@ -43,7 +44,7 @@ class ServerEngine(Engine):
         vocabulary: how many tokens the tokenizer has; a sampled id beyond is an error.
         make_transfer: makes what brings the weights to these servers.
         routing: `least_busy`, or `round_robin`.
-        request_timeout: seconds that a completion may take.
+        request_timeout: seconds that a completion may take, besides what it may have spent in a server's queue.
         say: is told in a sentence what happens to servers; called from another thread.
         probe_every: seconds between looks at a lost server.
         own: the process of the only server, where it was started for this engine; it ends with it.
@@ -74,7 +75,7 @@ class ServerEngine(Engine):
         self._closed = False
         self._eos_ids = frozenset(eos_ids)
         self._vocabulary = vocabulary
-        self._request_timeout = request_timeout
+        self._patience = RequestPatience(request_timeout)
         self._say = say
         self._own = own
         self._loop = BackgroundLoop()
@@ -236,9 +237,8 @@ class ServerEngine(Engine):
         task = asyncio.ensure_future(request)
         server.running.add(task)
         try:
-            done, _ = await asyncio.wait({task}, timeout=self._request_timeout)
-            if not done:
-                raise Unanswered(f"a completion took more than {self._request_timeout:g} s")
+            if not await self._patience.wait(server, task):
+                raise Unanswered(f"a completion took more than {self._patience.limit:g} s")
             if task.cancelled():
                 self.retries += 1
                 return Segment([], [], "abort")

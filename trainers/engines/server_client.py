@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
@@ -15,6 +16,8 @@ from .base import Sampling
 from .server_process import WORKER_EXTENSION
 
 _SOON = 5.0  # seconds within which a server that lives says so
+# Of vLLM's metrics: requests that wait, and tokens that it has read and generated.
+_LOAD = ("vllm:num_requests_waiting", "vllm:prompt_tokens_total", "vllm:generation_tokens_total")
 
 
 class Unanswered(Exception):
@@ -92,6 +95,19 @@ class Segment:
     finish_reason: Literal["stop", "length", "abort"]
 
 
+@dataclass(frozen=True)
+class ServerLoad:
+    """What a server has to do.
+
+    Attributes:
+        waiting: requests in its queue, of whomever.
+        tokens: how many it has read and generated since it was started.
+    """
+
+    waiting: int
+    tokens: int
+
+
 class ServerClient:
     """Speaks to one server; all calls are coroutines.
 
@@ -141,6 +157,14 @@ class ServerClient:
         except (httpx2.HTTPError, OSError):
             return False
         return answer.status_code == HTTPStatus.OK
+
+    async def load(self) -> ServerLoad | None:
+        """What it has to do; None if it does not say."""
+        try:
+            answer = await self._http.get(f"{self.url}/metrics", timeout=_SOON)
+        except (httpx2.HTTPError, OSError):
+            return None
+        return _load(answer.text) if answer.status_code == HTTPStatus.OK else None
 
     async def complete(
         self, model: str, prompt: Sequence[int], sampling: Sampling, seed: int, eos_ids: Collection[int]
@@ -256,6 +280,20 @@ class ServerClient:
         if len(ids) != len(logprobs) or not all(_is_number(value) for value in logprobs):
             raise Unanswered(f"a completion of {len(ids)} tokens came with the log-probs {str(logprobs)[:200]}")
         return Segment(list(ids), [float(value) for value in logprobs], reason)
+
+
+def _load(text: str) -> ServerLoad | None:
+    """Of metrics in Prometheus' format, `name{labels} value` a line; several engines have a line each."""
+    found: dict[str, int] = {}
+    for line in text.splitlines():
+        name = line.partition("{")[0].partition(" ")[0]
+        if name in _LOAD:
+            with contextlib.suppress(ValueError, OverflowError):
+                found[name] = found.get(name, 0) + int(float(line.rpartition(" ")[2]))
+    if len(found) < len(_LOAD):
+        return None
+    waiting, *tokens = (found[name] for name in _LOAD)
+    return ServerLoad(waiting, sum(tokens))
 
 
 def _is_number(value: Any) -> bool:

@@ -16,6 +16,19 @@ from rlvr.trainers.engines.server_process import WORKER_EXTENSION
 
 EOS = 1
 
+# As vLLM 0.32 words it, of a server with two engines.
+METRICS = """\
+# HELP vllm:num_requests_waiting Number of requests waiting to be processed.
+# TYPE vllm:num_requests_waiting gauge
+vllm:num_requests_waiting{{engine="0",model_name="a {{b}} 9"}} {waiting}.0
+vllm:num_requests_waiting{{engine="1",model_name="a {{b}} 9"}} 0.0
+vllm:num_requests_waiting_by_reason{{engine="0",model_name="a {{b}} 9",reason="capacity"}} 7.0
+vllm:prompt_tokens_total{{engine="0",model_name="a {{b}} 9"}} 5.0
+vllm:prompt_tokens_total{{engine="1",model_name="a {{b}} 9"}} 6.0
+vllm:generation_tokens_total{{engine="0",model_name="a {{b}} 9"}} {tokens}.0
+vllm:generation_tokens_total{{engine="1",model_name="a {{b}} 9"}} 1.2e+02
+"""
+
 
 class RuleServer:
     """Token `place` of a completion is a function of its seed, its place in the segment and the weights.
@@ -27,6 +40,8 @@ class RuleServer:
         unwell: says so when asked for its health.
         stale: names of weights that it says it did not take over.
         status: of the answer to the next completions, to play broken.
+        waiting: requests that it says wait in its queue; None if it says nothing of what it has to do.
+        works: has generated something more each time that it is asked.
         asked: the requests for completions, as they came.
         calls: the paths of the other requests, as they came.
     """
@@ -44,6 +59,9 @@ class RuleServer:
         self.hold_at = None
         self.hung = self.late = self.unwell = False
         self.status = 200
+        self.waiting = None
+        self.works = True
+        self.tokens = 0
         self.asked = []
         self.calls = []
         self.changed = threading.Condition()
@@ -136,6 +154,10 @@ class RuleServer:
             self.calls.append(path)
             if path == "/health":
                 return (503, {}) if self.unwell else (200, {})
+            if path == "/metrics" and self.waiting is not None:
+                self.tokens += self.works
+                self.changed.notify_all()
+                return 200, METRICS.format(waiting=self.waiting, tokens=self.tokens)
             if path == "/v1/models":
                 return 200, {"data": [{"id": "rule", "max_model_len": self.facts["max_model_len"]}]}
             if path == "/server_info":
@@ -215,7 +237,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._reply(200, {"choices": [owner.complete(body)]})
 
     def _reply(self, status, content):
-        data = json.dumps(content).encode()
+        data = (content if isinstance(content, str) else json.dumps(content)).encode()
         self.send_response(status)
         self.send_header("Content-Length", str(len(data)))
         self.end_headers()

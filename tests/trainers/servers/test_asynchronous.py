@@ -180,7 +180,7 @@ def test_a_killed_server_costs_no_group_and_doubles_none(rule_server, setup):
 def test_a_request_that_never_returns_is_made_again(rule_server, setup):
     one, other = rule_server(), rule_server()
     made = setup(one, other)
-    made.engine._request_timeout = 0.2
+    made.engine._patience.limit = 0.2
     other.hung = True
     taken = run(made.asynchronous(1), 2)
     expected = run(setup(rule_server()).synchronous(), 2)

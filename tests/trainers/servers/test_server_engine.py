@@ -10,6 +10,7 @@ import torch
 from rlvr import UserError
 from rlvr.trainers.engines import Sampling
 from rlvr.trainers.engines.server import FollowingServerEngine, ServerEngine
+from rlvr.trainers.engines.server_client import ServerLoad
 from rlvr.trainers.engines.server_weights import FolderWeights
 from rlvr.trainers.seeding import derive
 
@@ -271,6 +272,61 @@ def test_a_request_that_never_returns_is_made_again_elsewhere(rule_server, engin
     assert made.generate([[5]] * 4, Sampling(20), range(4)) == expected
     assert made.lost == 0
     assert sum("took more than 0.2 s" in sentence for sentence in said) == made.retries == 2
+
+
+def looks(server):
+    return server.calls.count("/metrics")
+
+
+def test_a_request_is_not_lost_while_it_may_be_in_the_queue(rule_server, engine):
+    """Six looks are three times as long as a request may take."""
+    server = rule_server()
+    said = []
+    made = engine(server, said=said, request_timeout=0.2)
+    expected = made.generate([[5]], Sampling(20), [1])
+    server.waiting, server.hung = 2, True
+    stream = Stream(made, [[5]], Sampling(20), [1])
+    server.wait_for(lambda: looks(server) >= 6)
+    server.release()
+    stream.join(20)
+    assert stream.completions == [(0, expected[0])]
+    assert len(server.asked) == 2
+    assert made.retries == 0
+    assert not said
+
+
+@pytest.mark.parametrize(("waiting", "works"), [(0, True), (2, False)])
+def test_a_request_is_lost_where_nothing_waits_and_where_the_queue_does_not_move(rule_server, engine, waiting, works):
+    one, other = rule_server(), rule_server()
+    said = []
+    made = engine(one, other, said=said, request_timeout=0.2)
+    other.waiting, other.works, other.hung = waiting, works, True
+    assert len(made.generate([[5]] * 4, Sampling(20), range(4))) == 4
+    assert looks(other) > 0
+    assert sum("took more than 0.2 s" in sentence for sentence in said) == made.retries == 2
+
+
+def test_the_time_of_a_request_is_counted_from_when_the_queue_is_empty(rule_server, engine):
+    one, other = rule_server(), rule_server()
+    made = engine(one, other, request_timeout=0.2)
+    other.waiting, other.hung = 1, True
+    stream = Stream(made, [[5]] * 2, Sampling(20), range(2))
+    other.wait_for(lambda: looks(other) >= 6)
+    assert made.retries == 0
+    other.waiting = 0
+    stream.join(20)
+    assert sorted(place for place, _ in stream.completions) == [0, 1]
+    assert made.retries == 1
+
+
+def test_what_a_server_has_to_do_is_read_over_all_its_engines(rule_server, engine):
+    server = rule_server()
+    made = engine(server)
+    client = made._pool.servers[0].client
+    assert made._loop.run(client.load()) is None
+    server.waiting = 3
+    # 1 + 120 generated and 5 + 6 read
+    assert made._loop.run(client.load()) == ServerLoad(waiting=3, tokens=132)
 
 
 def test_a_request_that_no_server_answers_ends_the_run(rule_server, engine):

@@ -199,6 +199,20 @@ def test_a_run_that_is_one_step_ahead(engine, tiny):
     assert set(versions) <= {0, 1, 2, 3}
 
 
+def test_a_server_says_that_requests_wait_while_it_works_on_others(engine, servers):
+    """It generates 64 at a time, and is given more, as several who do not know of each other may do."""
+    server = next(server for server in engine._pool.servers if server.url == servers.served_url)
+    ask, load = server.client.complete, server.client.load
+    loads = [engine._loop.run(load())]
+    sampling = Sampling(400)
+    jobs = [engine._loop.start(ask(server.facts.model, [40], sampling, seed, set())) for seed in range(192)]
+    while not all(job.done() for job in jobs):
+        loads.append(engine._loop.run(load()))
+    assert all(len(job.result().ids) == 400 for job in jobs)
+    assert max(load.waiting for load in loads) > 64
+    assert loads[0].tokens < loads[-1].tokens
+
+
 def test_a_killed_server_s_completions_come_from_the_other(engine, servers, tiny):
     expected = engine.generate(PROMPTS * 8, Sampling(100), range(24))
     finished = {}
