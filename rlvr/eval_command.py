@@ -155,12 +155,20 @@ def _show(env: str, model: str, evaluation: Evaluation, rows: Path) -> None:
 
 
 def _say_what_is_kept(rows: Path) -> None:
-    kept = [json.loads(line) for line in rows.read_text(encoding="utf-8").splitlines()] if rows.exists() else []
-    if not kept:
+    samples, tasks = _graded(rows)
+    if samples:
+        say(f"stopped with {samples} samples of {tasks} tasks graded; go on with the same command and --out {rows}")
+    else:
         say("stopped before anything was graded")
-        return
-    tasks = len({row["task"] for row in kept})
-    say(f"stopped with {len(kept)} samples of {tasks} tasks graded; go on with the same command and --out {rows}")
+
+
+def _graded(rows: Path) -> tuple[int, int]:
+    """How many samples of how many tasks are in a file; none in one that holds other things, and was to be refused."""
+    try:
+        kept = [json.loads(line)["task"] for line in rows.read_text(encoding="utf-8").splitlines()]
+        return len(kept), len(set(kept))
+    except (OSError, ValueError, TypeError, KeyError):
+        return 0, 0
 
 
 def _numbers(text: str) -> list[int]:
