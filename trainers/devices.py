@@ -38,6 +38,7 @@ def start_accelerator(log: LogSettings, precision: str, run_dir: Path) -> Accele
                 f"This run was started with {name}, which the training loop does not work with; start it with FSDP2, "
                 "which shards the same (configs/accelerate/fsdp2.yaml)."
             )
+    _import_deepspeed()
     # The state is one a process and refuses another precision, which a second trainer may want.
     AcceleratorState._reset_state()
     return Accelerator(
@@ -47,6 +48,18 @@ def start_accelerator(log: LogSettings, precision: str, run_dir: Path) -> Accele
         log_with=list(log.trackers) or None,
         project_dir=run_dir,
     )
+
+
+def _import_deepspeed() -> None:
+    """Import DeepSpeed, if it is there, before the processes join; accelerate does it when it saves a model.
+
+    Imported later it keeps their group for good, as a default argument, and the group its threads.
+    """
+    if os.environ.get("WORLD_SIZE", "1") == "1" or importlib.util.find_spec("deepspeed") is None:
+        return
+    if _is_set("ACCELERATE_USE_CPU"):
+        os.environ.setdefault("DS_ACCELERATOR", "cpu")
+    importlib.import_module("deepspeed")
 
 
 def open_trackers(accelerator: Accelerator, log: LogSettings) -> None:
