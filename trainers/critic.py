@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from ..verifiers import UserError
 from .lora import has_adapter
 from .models import hub_answers, load_model, quiet
+from .parts import Shards
 from .shared_prompts import can_share_prompts, states_before
 from .weights import named_weights
 
@@ -27,6 +28,9 @@ class Critic(nn.Module):
             shared one, the policy's.
         head: a linear map to one number, in float32.
         shared: whether `body` is the policy's. Then it belongs to the policy's optimizer.
+
+    Attributes:
+        shards: how its weights are split among processes; None where each has all of them.
     """
 
     def __init__(self, body: Any, head: nn.Linear, shared: bool) -> None:
@@ -35,6 +39,7 @@ class Critic(nn.Module):
         self.head = head.to(device=body.device, dtype=torch.float32)
         self.shared = shared
         self.shares_prompts = can_share_prompts(body)
+        self.shards: Shards | None = None
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor, mask: Tensor, head_only: bool = False) -> Tensor:
         """The values, (B, T) float32, at the tokens where `mask` is true; 0 elsewhere and at a row's first token.

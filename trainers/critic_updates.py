@@ -15,6 +15,7 @@ from .critic_settings import CriticSettings
 from .estimates import Estimates
 from .gradients import NotFinite, clip_gradients
 from .micro_batches import Cut, shared_micro_batches
+from .parts import moved
 from .ranks import Ranks
 from .sharding import keep_step
 from .trajectory import Batch
@@ -74,7 +75,7 @@ class CriticUpdates:
         self.max_grad_norm = max_grad_norm
         self.ranks = ranks or Ranks()
         self.optimizer = torch.optim.AdamW(
-            critic.own_parameters(), lr=settings.learning_rate, weight_decay=settings.weight_decay, fused=True
+            moved(critic.own_parameters()), lr=settings.learning_rate, weight_decay=settings.weight_decay, fused=True
         )
 
     def warms_up(self, step: int) -> bool:
@@ -145,8 +146,9 @@ class CriticUpdates:
         Raises:
             NotFinite: if there is none to be taken; then nothing moves.
         """
-        self.ranks.sum_gradients(self.critic.own_parameters())
-        norm = clip_gradients(self.critic.own_parameters(), self.max_grad_norm)
+        parameters = moved(self.critic.own_parameters())
+        self.ranks.sum_gradients(parameters)
+        norm = clip_gradients(parameters, self.max_grad_norm)
         tally.grad_norms.append(norm)
         if not math.isfinite(norm):
             raise NotFinite(

@@ -10,7 +10,7 @@ from torch.distributed.tensor import DTensor
 from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 
 from ..verifiers import UserError
-from .weights import whole
+from .parts import whole
 
 
 class NotFinite(UserError):

@@ -20,6 +20,7 @@ from .entropy import EntropyLogprobs
 from .logprobs import TokenLogprobs
 from .lora import ReferenceOfAdapter, add_adapter, has_adapter, restore_adapter
 from .models import LoadedModel, load_model
+from .parts import moved
 from .ppo import ActorCriticUpdater, CriticCredit
 from .progress import Reporter
 from .ranks import Ranks
@@ -91,7 +92,7 @@ class LearnerBuilder:
             "policy": policy,
             "reference": reference,
             "optimizer": torch.optim.AdamW(
-                [parameter for parameter in policy.parameters() if parameter.requires_grad],
+                moved(policy.parameters()),
                 lr=train.learning_rate,
                 betas=train.adam_betas,
                 weight_decay=train.weight_decay,

@@ -10,6 +10,7 @@ from torch.utils.checkpoint import checkpoint
 from transformers import PreTrainedModel
 
 from ..verifiers import UserError
+from .parts import Shards
 from .shared_prompts import can_share_prompts, states_before
 
 # Logits held at once, in floats: 64 MiB.
@@ -41,6 +42,9 @@ class TokenLogprobs(nn.Module):
     Raises:
         UserError: if the model does more to its logits than project the last hidden state (soft-capping,
             logit scaling), which this would silently leave out.
+
+    Attributes:
+        shards: how its weights are split among processes; None where each has all of them.
     """
 
     def __init__(self, model: PreTrainedModel, temperature: float = 1.0) -> None:
@@ -48,6 +52,7 @@ class TokenLogprobs(nn.Module):
         self.model = model
         self.temperature = temperature
         self.shares_prompts = can_share_prompts(model.base_model)
+        self.shards: Shards | None = None
         self._check_projection()
 
     def forward(

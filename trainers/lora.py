@@ -16,6 +16,7 @@ from torch import nn
 from ..verifiers import UserError
 from .logprobs import TokenLogprobs, TokenStatistics
 from .lora_settings import LoraSettings
+from .parts import Shards
 
 _NAME = "default"
 _WEIGHTS, _CONFIG = "adapter_model.safetensors", "adapter_config.json"
@@ -103,6 +104,11 @@ class ReferenceOfAdapter(nn.Module):
     def shares_prompts(self) -> bool:
         """As the policy does."""
         return self.policy.shares_prompts
+
+    @property
+    def shards(self) -> Shards | None:
+        """As the policy's weights are split."""
+        return self.policy.shards
 
     def forward(self, *args: Any, **kwargs: Any) -> TokenStatistics:
         """See `TokenLogprobs`; nothing that is trained takes part, so there is no gradient."""

@@ -11,7 +11,7 @@ from .critic_updates import CriticTally, CriticUpdates
 from .estimates import Estimates, estimate
 from .kl import kl_estimate
 from .kl_controller import KLController
-from .sharding import WholeOptimizer, load_whole_state, whole_state
+from .sharding import WholeOptimizer, load_whole_weights, whole_weights
 from .trajectory import Batch
 from .update import Frozen, Tally, Updater
 
@@ -53,7 +53,7 @@ class CriticCredit:
         """What a checkpoint keeps: what is the critic's own, its optimizer, the weight of the KL."""
         critic = self.critic.critic
         return {
-            "critic": whole_state((critic.head if critic.shared else critic).state_dict()),
+            "critic": whole_weights(critic.head if critic.shared else critic),
             "optimizer": WholeOptimizer(self.critic.optimizer).state_dict(),
             "kl": self.kl.state_dict(),
         }
@@ -61,7 +61,7 @@ class CriticCredit:
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from a checkpoint."""
         critic = self.critic.critic
-        load_whole_state(critic.head if critic.shared else critic, state["critic"])
+        load_whole_weights(critic.head if critic.shared else critic, state["critic"])
         WholeOptimizer(self.critic.optimizer).load_state_dict(state["optimizer"])
         self.kl.load_state_dict(state["kl"])
 

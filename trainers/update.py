@@ -28,6 +28,7 @@ from .losses import (
     token_weights,
 )
 from .micro_batches import Cut, shared_micro_batches
+from .parts import moved
 from .ranks import Ranks
 from .seeding import derive
 from .settings import TrainSettings
@@ -192,8 +193,9 @@ class Updater:
                 break
             if not pushed:
                 continue  # no row has a gradient: momentum alone is no reason to move
-            self.ranks.sum_gradients(self.policy.parameters())
-            norm = clip_gradients(self.policy.parameters(), self.settings.max_grad_norm)
+            parameters = moved(self.policy.parameters())
+            self.ranks.sum_gradients(parameters)
+            norm = clip_gradients(parameters, self.settings.max_grad_norm)
             tally.grad_norms.append(norm)
             if not math.isfinite(norm):
                 raise NotFinite(

@@ -8,7 +8,8 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.distributed.tensor import DTensor
+
+from .parts import replaced, whole
 
 # What peft puts around the names of the model that it adapts.
 _PEFT_ROOT, _PEFT_BASE, _PEFT_ADAPTER = "base_model.model.", ".base_layer", ".lora_"
@@ -33,12 +34,7 @@ def named_weights(model: Any) -> Iterator[tuple[str, Tensor]]:
     for name, tensor in _once(model):
         if _PEFT_ADAPTER not in name:
             plain = name.removeprefix(prefix).replace(_PEFT_BASE, "")
-            yield plain, whole(_merged(adapted[name]) if name in adapted else tensor).detach()
-
-
-def whole(tensor: Tensor) -> Tensor:
-    """The tensor itself, or all of it where this process holds a shard; then every process must ask."""
-    return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
+            yield plain, (_merged(adapted[name]) if name in adapted else whole(tensor)).detach()
 
 
 @torch.no_grad()
@@ -71,8 +67,9 @@ def _adapted(model: nn.Module) -> dict[str, Any]:
 
 def _merged(layer: Any) -> Tensor:
     """The weight as it acts: W + scaling * B A of each active adapter (LoRA, Hu et al. 2021, section 4.1)."""
-    weight: Tensor = layer.base_layer.weight.float()
-    for adapter in layer.active_adapters:
-        if adapter in layer.lora_A or adapter in layer.lora_embedding_A:
-            weight = weight + layer.get_delta_weight(adapter).float()
-    return weight.to(layer.base_layer.weight.dtype)  # rounded once
+    with replaced([layer], by=lambda parameter: nn.Parameter(whole(parameter), parameter.requires_grad)):
+        weight: Tensor = layer.base_layer.weight.float()
+        for adapter in layer.active_adapters:
+            if adapter in layer.lora_A or adapter in layer.lora_embedding_A:
+                weight = weight + layer.get_delta_weight(adapter).float()
+        return weight.to(layer.base_layer.weight.dtype)  # rounded once

@@ -1,5 +1,6 @@
 """Two processes against one: torchrun with gloo, on real runs."""
 
+import importlib.util
 import json
 import os
 import subprocess
@@ -11,6 +12,11 @@ from safetensors.torch import load_file
 
 SCRIPTS = Path(__file__).parent / "ranks"
 FSDP2 = {"ACCELERATE_USE_FSDP": "true", "FSDP_VERSION": "2"}
+ZERO3 = {"ACCELERATE_USE_DEEPSPEED": "true", "ACCELERATE_DEEPSPEED_ZERO_STAGE": "3"}
+needs_deepspeed = pytest.mark.skipif(
+    importlib.util.find_spec("deepspeed") is None, reason="DeepSpeed is not installed; pip install 'rlvr[deepspeed]'"
+)
+SHARDED = [pytest.param(FSDP2, id="fsdp2"), pytest.param(ZERO3, id="zero3", marks=needs_deepspeed)]
 WEIGHTS = ["model.safetensors", "critic/model.safetensors", "critic/value_head.safetensors"]
 TORCHRUN = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
 
@@ -123,22 +129,35 @@ def test_what_two_processes_began_one_goes_on_with(launch, alone, tmp_path):
     assert_same_run(tmp_path / "ppo_shared", alone / "ppo_shared")
 
 
-def test_sharded_models_give_the_parameters_of_one_process(launch, alone, tmp_path):
+@pytest.mark.parametrize("variables", SHARDED)
+def test_each_process_holds_its_part_and_the_whole_where_it_is_needed(launch, tmp_path, variables):
+    launch(*TORCHRUN, SCRIPTS / "shards.py", tmp_path, **variables)
+    for rank in ("0", "1"):
+        found = json.loads((tmp_path / f"{rank}.json").read_text())
+        shares = [found.pop(name) for name in ("share", "share after a pass", "share after generating")]
+        assert all(0.48 < share < 0.52 for share in shares)
+        assert len(found) == (4 if rank == "0" else 3)
+        assert all(difference < 1e-5 for difference in found.values()), found
+
+
+@pytest.mark.parametrize("variables", SHARDED)
+def test_sharded_models_give_the_parameters_of_one_process(launch, alone, tmp_path, variables):
     names = ["grpo_small", "ppo_small", "shared_small", "lora"]
-    launch(*TORCHRUN, SCRIPTS / "runs.py", tmp_path, *names, **FSDP2)
+    launch(*TORCHRUN, SCRIPTS / "runs.py", tmp_path, *names, **variables)
     for name in names:
         assert_same_run(tmp_path / name, alone / name)
 
 
-def test_sharded_runs_are_resumed_and_can_be_gone_on_with_by_one_process(launch, alone, tmp_path):
+@pytest.mark.parametrize("variables", SHARDED)
+def test_sharded_runs_are_resumed_and_can_be_gone_on_with_by_one_process(launch, alone, tmp_path, variables):
     started = ["ppo_small:2", "shared_small:2", "lora:2", "ppo_small", "lora"]
-    launch(*TORCHRUN, SCRIPTS / "runs.py", tmp_path, *started, **FSDP2)
+    launch(*TORCHRUN, SCRIPTS / "runs.py", tmp_path, *started, **variables)
     launch(SCRIPTS / "runs.py", tmp_path, "shared_small")
     for name in ("ppo_small", "shared_small", "lora"):
         assert_same_run(tmp_path / name, alone / name)
 
 
-@pytest.mark.parametrize("variables", [{}, FSDP2], ids=["whole", "sharded"])
+@pytest.mark.parametrize("variables", [pytest.param({}, id="whole"), *SHARDED])
 def test_no_thread_of_a_group_is_left_when_the_interpreter_ends(launch, tmp_path, variables):
     launch(*TORCHRUN, SCRIPTS / "threads_at_the_end.py", tmp_path, "ppo_small:1", "shared_small:1", **variables)
     for rank in ("0", "1"):
@@ -151,7 +170,7 @@ def test_no_thread_of_a_group_is_left_when_the_interpreter_ends(launch, tmp_path
     ("settings", "variables", "sentence"),
     [
         (["train.prompts_per_step=1"], {}, "set it to 2 or more, or start fewer processes."),
-        ([], {"ACCELERATE_USE_DEEPSPEED": "true"}, "This run was started with DeepSpeed"),
+        ([], {"ACCELERATE_USE_DEEPSPEED": "true"}, "This run was started with DeepSpeed's zero_stage: 2"),
         (["train.steps=none"], {}, "train.steps"),
     ],
 )
