@@ -1,13 +1,13 @@
 """How much faster two processes update than one: tokens a second, and the efficiency T2 / (2 T1).
 
-    python benchmarks/ranks.py [--processes 2] [--sharded]
+    python benchmarks/ranks.py [--processes 2] [--sharded [zero3]]
 
 Starts itself twice, with one process and with several (torchrun, gloo), each on one thread, so that two processes have
 two cores where one has one. Both do the same optimizer steps of GRPO on the same rollout: 64 completions of 48 to 128
 tokens to 16 prompts, every row with an advantage, micro-batches of 8 rows, a random Llama of 11 million parameters. The
 time is that of `Updater.step`: forward and backward passes, the sum of the gradients over the processes, clipping,
 AdamW. The median of the steps after the first is shown. With `--sharded` the several processes hold a part of every
-weight each (FSDP2). On a machine that others use the numbers say little: run it when it is quiet.
+weight each (by FSDP2, or by DeepSpeed). On a machine that others use the numbers say little: run it when it is quiet.
 """
 
 import argparse
@@ -21,26 +21,26 @@ from pathlib import Path
 from statistics import median
 
 STEPS = 5
+SHARDING = {
+    "fsdp2": {"ACCELERATE_USE_FSDP": "true", "FSDP_VERSION": "2"},
+    "zero3": {"ACCELERATE_USE_DEEPSPEED": "true", "ACCELERATE_DEEPSPEED_ZERO_STAGE": "3"},
+}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--processes", type=int, default=2)
-    parser.add_argument("--sharded", action="store_true")
+    parser.add_argument("--sharded", nargs="?", const="fsdp2", choices=list(SHARDING))
     parser.add_argument("--measure", type=Path, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.measure:
         measure(arguments.measure)
         return
-    alone, together = rate(1, {}), rate(arguments.processes, sharding(arguments.sharded))
+    alone, together = rate(1, {}), rate(arguments.processes, SHARDING.get(arguments.sharded, {}))
     print("| processes | update tokens/s | efficiency |\n|---|---|---|")
     print(f"| 1 | {alone:.0f} | 1.00 |")
-    kind = f"{arguments.processes}{', sharded' if arguments.sharded else ''}"
+    kind = f"{arguments.processes}{f', {arguments.sharded}' if arguments.sharded else ''}"
     print(f"| {kind} | {together:.0f} | {together / (arguments.processes * alone):.2f} |")
-
-
-def sharding(wanted: bool) -> dict[str, str]:
-    return {"ACCELERATE_USE_FSDP": "true", "FSDP_VERSION": "2"} if wanted else {}
 
 
 def rate(processes: int, variables: dict[str, str]) -> float:
@@ -60,6 +60,7 @@ def measure(out: Path) -> None:
     from rlvr.trainers.algorithms import Algorithm
     from rlvr.trainers.devices import start_accelerator
     from rlvr.trainers.logprobs import TokenLogprobs
+    from rlvr.trainers.parts import moved
     from rlvr.trainers.ranks import ranks_of_this_run
     from rlvr.trainers.settings import LogSettings, TrainSettings
     from rlvr.trainers.sharding import sharding_of_this_run
@@ -72,7 +73,7 @@ def measure(out: Path) -> None:
     shards = sharding_of_this_run(ranks, accelerator.device)
     if shards is not None:
         shards.policy(policy)
-    optimizer = torch.optim.AdamW(policy.parameters(), lr=1e-5, fused=True)
+    optimizer = torch.optim.AdamW(moved(policy.parameters()), lr=1e-5, fused=True)
     settings = TrainSettings(micro_batch_size=8)
     updater = Updater(
         accelerator, policy, None, optimizer, Algorithm.model_validate({"name": "grpo"}), settings, 128, 0, ranks
