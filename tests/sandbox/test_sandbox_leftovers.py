@@ -23,7 +23,9 @@ from rlvr.sandbox import Box, Program, SandboxFault
 from rlvr.sandbox.slot import Slot
 
 OWNER = """
-import sys, threading, time
+import signal, sys, threading, time
+# It may be ignored, as in what a shell starts in the background.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 import rlvr.sandbox
 from rlvr.sandbox import Program
 box = rlvr.sandbox.open("namespace", pool=2)
@@ -167,10 +169,13 @@ def test_nothing_is_left_when_the_owner_ends(number: signal.Signals | None) -> N
         assert owner.stdout is not None
         assert owner.stdout.readline() == b"ready\n"
         inside = descendants(owner.pid)
-        if number:
-            assert inside
-            owner.send_signal(number)
-        owner.wait(60)
+        try:
+            if number:
+                assert inside
+                owner.send_signal(number)
+            owner.wait(60)
+        finally:
+            owner.kill()
     assert gone(inside)
 
 
