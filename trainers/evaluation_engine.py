@@ -49,11 +49,13 @@ def evaluation_engine(
     Raises:
         UserError: if the engine cannot be had, or is not the model.
     """
+    # Greedy samples have no log-probs to compare.
+    policy = TokenLogprobs(loaded.model, temperature or 1.0)
     with _gone_if_empty(folder):
         engine = open_engine(
             settings,
             loaded,
-            loaded.model,
+            policy,
             Ranks(),
             folder,
             0,
@@ -65,8 +67,6 @@ def evaluation_engine(
         with contextlib.closing(engine):
             engine.sync(named_weights(loaded.model), 0)
             if needs_check(settings):
-                # Greedy samples have no log-probs to compare.
-                policy = TokenLogprobs(loaded.model, temperature or 1.0)
                 found = check_engine(settings, engine, policy, envs, loaded.tokenizer)
                 apart = found["sampling/probe_logprob_diff_mean"]
                 say(f"the engine's log-probs and the model's own differ by {apart:.2g} nats a token")

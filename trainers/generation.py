@@ -10,8 +10,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from torch import nn
-
 from ..envs import TextVectorEnv
 from .asynchronous import AsynchronousRollouts
 from .engine_settings import EngineSettings
@@ -35,7 +33,7 @@ from .task_queue import TaskQueue
 def open_engine(
     settings: EngineSettings,
     loaded: LoadedModel,
-    policy: nn.Module,
+    policy: TokenLogprobs,
     ranks: Ranks,
     folder: Path,
     version: int,
@@ -175,7 +173,7 @@ def generating(engine: Engine, learner: Learner) -> Callable[[], contextlib.Abst
 
 
 @contextlib.contextmanager
-def _policy_folder(loaded: LoadedModel, policy: nn.Module, ranks: Ranks, folder: Path) -> Iterator[Path]:
+def _policy_folder(loaded: LoadedModel, policy: TokenLogprobs, ranks: Ranks, folder: Path) -> Iterator[Path]:
     """A folder with the policy, for as long as an engine reads it."""
     written = folder / ".policy"
     with saved_whole(policy):

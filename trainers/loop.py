@@ -28,7 +28,7 @@ from .checkpoint import (
     restore_state,
     save_checkpoint,
 )
-from .critic import save_critic
+from .critic import Critic, save_critic
 from .critic_settings import CriticSettings
 from .devices import finish, open_trackers, start_accelerator
 from .durable import published, sync, sync_tree, write_text
@@ -39,6 +39,7 @@ from .evaluate import Evaluation, evaluate
 from .formula import formula
 from .generation import check_engine, generating, needs_check, open_engine, open_rollouts
 from .learner import LearnerBuilder
+from .logprobs import TokenLogprobs
 from .metrics import MetricsLog, rollout_metrics
 from .models import save_policy
 from .monitor import Alarm, Monitor
@@ -394,7 +395,7 @@ class Trainer:
         return len(self.ranks.share(prompts))
 
     @property
-    def _models(self) -> list[torch.nn.Module]:
+    def _models(self) -> list[TokenLogprobs | Critic]:
         """What is saved."""
         return [self.policy, *([self.credit.critic.critic] if isinstance(self.credit, CriticCredit) else [])]
 

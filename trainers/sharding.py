@@ -68,7 +68,7 @@ def gathered(root: TokenLogprobs) -> AbstractContextManager[None]:
     return nullcontext() if root.shards is None else root.shards.gathered()
 
 
-def saved_whole(*roots: Any) -> AbstractContextManager[None]:
+def saved_whole(*roots: TokenLogprobs | Critic) -> AbstractContextManager[None]:
     """With whole parameters in place of sharded ones, in the main memory of the main process, for it to save them.
 
     To be entered by all processes; models that are not sharded are left as they are.
