@@ -21,7 +21,7 @@ from .envs import registered
 from .envs.registry import REQUIRED
 from .eval_command import eval_command
 from .extras import needs_extra
-from .processes import another_says, is_main_process
+from .processes import another_says, is_main_process, let_it_speak
 from .sandbox.nearest import did_you_mean
 from .sandbox_command import sandbox_app
 from .serve_command import serve_command
@@ -52,6 +52,7 @@ def main() -> None:
         app()
     except UserError as error:
         if another_says(error):
+            let_it_speak()
             sys.exit(2)
         _refuse(str(error))
     except OSError as error:

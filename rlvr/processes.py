@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import os
 import sys
+import time
+
+_LONGEST_WAIT = 20.0  # seconds
 
 
 def is_main_process() -> bool:
@@ -18,6 +21,11 @@ def another_says(error: Exception) -> bool:
     distributed = sys.modules.get("torch.distributed")
     joined = distributed is not None and distributed.is_available() and distributed.is_initialized()
     return not joined and _number("LOCAL_RANK") > 0
+
+
+def let_it_speak() -> None:
+    """Wait for the process that says the error: a launcher ends all of them as soon as the first one has ended."""
+    time.sleep(_LONGEST_WAIT)
 
 
 def _number(variable: str) -> int:

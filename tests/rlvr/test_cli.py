@@ -140,6 +140,21 @@ def test_a_wrong_question_to_verify_is_one_sentence(tmp_path, arguments, words):
     assert words in refused("verify", *arguments, cwd=tmp_path)
 
 
+def test_of_several_processes_the_one_that_speaks_ends_first(tmp_path):
+    environment = {**os.environ, "WORLD_SIZE": "2", "RANK": "1", "LOCAL_RANK": "1"}
+    silent = subprocess.Popen(
+        [str(RLVR), "train", "nowhere"], cwd=tmp_path, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+    )
+    with silent:
+        try:
+            # The launcher would end the other one with it.
+            with pytest.raises(subprocess.TimeoutExpired):
+                silent.wait(8)
+        finally:
+            silent.terminate()
+        assert silent.stdout.read() == b""
+
+
 @pytest.mark.parametrize(
     "arguments", [("trian",), ("verify", "rlvr/number-v1"), ("eval", "rlvr/Arithmetic-v0"), ("envs", "--all")]
 )
