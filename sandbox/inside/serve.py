@@ -8,6 +8,7 @@ from __future__ import annotations
 import builtins
 import copy
 import operator
+import random
 import sys
 import types
 from collections import OrderedDict
@@ -109,7 +110,7 @@ class _Server:
             self.around.take_over(environment, argv, None if given is None else self.restore(given), text)
             return
         if question[0] == "seed":
-            surroundings.take_seed(*plain.decode(question[1]))
+            random.seed(*plain.decode(question[1]))
             return
         try:
             tree = self._answer(question)

@@ -102,11 +102,6 @@ class Surroundings:
             sys.stdin = io.StringIO(text)
 
 
-def take_seed(a: Any, version: int) -> None:
-    """Have the program draw as if the tests had seeded it."""
-    random.seed(a, version)
-
-
 class Heard(io.TextIOWrapper):
     """A stream that also keeps the text that is written to it."""
 
