@@ -4,16 +4,11 @@ import json
 import os
 import random
 import signal
-import subprocess
-import sys
 import time
-from pathlib import Path
 
 import pytest
 import torch
 import yaml
-
-RLVR = Path(sys.executable).with_name("rlvr")
 
 EXTENSION = """
 import rlvr
@@ -93,36 +88,30 @@ def merged(base, more):
 
 
 @pytest.fixture
-def start(tmp_path_factory, tmp_path):
-    """Starts the command line with some arguments; what still runs afterwards is ended."""
-    cache = tmp_path_factory.getbasetemp() / "kill-cache"
-    started = []
+def start(fork, tmp_path_factory, tmp_path):
+    """Starts the command line with some arguments."""
+    environment = {**os.environ, "RLVR_CACHE": str(tmp_path_factory.getbasetemp() / "kill-cache")}
 
     def begin(*arguments):
-        environment = {**os.environ, "RLVR_CACHE": str(cache), "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
-        with (tmp_path / "output.txt").open("ab") as output:
-            process = subprocess.Popen(
-                [str(RLVR), *map(str, arguments)], cwd=tmp_path, env=environment, stdout=output, stderr=output
-            )
-        started.append(process)
-        return process
+        return fork("rlvr", *arguments, output=tmp_path / "output.txt", folder=tmp_path, environment=environment)
 
-    yield begin
-    for process in started:
-        if process.poll() is None:
-            process.kill()
-            process.wait()
+    return begin
+
+
+def ended(process):
+    process.join()
+    return process.exitcode
 
 
 def kill_when(process, reached):
     """Kill the process as soon as `reached`; says whether it lived until then."""
-    while process.poll() is None:
+    while process.exitcode is None:
         if reached():
-            process.send_signal(signal.SIGKILL)
-            process.wait()
+            process.kill()
+            process.join()
         else:
             time.sleep(0.0002)
-    return process.returncode == -signal.SIGKILL
+    return process.exitcode == -signal.SIGKILL
 
 
 def metrics(run):
@@ -164,7 +153,7 @@ def test_a_run_that_is_killed_again_and_again_is_the_run_that_was_not(name, star
     config = merged(BASE, {**RUNS[name], "imports": [str(tmp_path / "mine.py")]})
     (tmp_path / "config.yaml").write_text(yaml.safe_dump(config))
     whole, killed = tmp_path / "whole", tmp_path / "killed"
-    assert start("train", "config.yaml", f"run_dir={whole}").wait() == 0, (tmp_path / "output.txt").read_text()
+    assert ended(start("train", "config.yaml", f"run_dir={whole}")) == 0, (tmp_path / "output.txt").read_text()
 
     rng = random.Random(name)
     moments = {**MOMENTS, **CHECKPOINTS}
@@ -174,7 +163,7 @@ def test_a_run_that_is_killed_again_and_again_is_the_run_that_was_not(name, star
     for moment in chosen:
         was_killed = kill_when(process, lambda reached=moments[moment]: reached(killed))
         # What comes and goes within a millisecond may be missed on a busy machine, but then the run went on.
-        assert was_killed or process.returncode == 0, (tmp_path / "output.txt").read_text()
+        assert was_killed or process.exitcode == 0, (tmp_path / "output.txt").read_text()
         process = start("train", "--resume", killed)
-    assert process.wait() == 0, (tmp_path / "output.txt").read_text()
+    assert ended(process) == 0, (tmp_path / "output.txt").read_text()
     assert_same_run(killed, whole)

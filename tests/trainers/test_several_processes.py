@@ -3,8 +3,10 @@
 import importlib.util
 import json
 import os
+import socket
 import subprocess
 import sys
+from multiprocessing import connection
 from pathlib import Path
 
 import pytest
@@ -24,27 +26,57 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
-def execute(tmp_path_factory):
-    """Starts Python, on one thread and with a cache of the test's own."""
-    cache = str(tmp_path_factory.mktemp("cache"))
+def environment(tmp_path_factory):
+    """With a cache of the tests' own, and nothing of a launcher's."""
+    others = ("ACCELERATE", "FSDP", "RANK", "WORLD_SIZE")
+    clean = {name: value for name, value in os.environ.items() if not name.startswith(others)}
+    return {**clean, "RLVR_CACHE": str(tmp_path_factory.mktemp("cache")), "OMP_NUM_THREADS": "1"}
+
+
+@pytest.fixture(scope="module")
+def torchrun(environment):
+    """Starts two processes as users do."""
 
     def start(*arguments, **variables):
-        clean = {k: v for k, v in os.environ.items() if not k.startswith(("ACCELERATE", "FSDP", "RANK", "WORLD_SIZE"))}
-        environment = {**clean, "RLVR_CACHE": cache, "OMP_NUM_THREADS": "1", **variables}
-        command = [sys.executable, *map(str, arguments)]
-        return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=900, check=False)
+        command = [sys.executable, *TORCHRUN, *map(str, arguments)]
+        given = {**environment, **variables}
+        return subprocess.run(command, env=given, capture_output=True, text=True, timeout=900, check=False)
 
     return start
 
 
 @pytest.fixture(scope="module")
-def launch(execute):
-    def start(*arguments, **variables):
-        done = execute(*arguments, **variables)
-        assert done.returncode == 0, done.stderr
-        return done
+def launch(fork, environment, tmp_path_factory):
+    """Starts one process, or several as torchrun does, of a script; until all have ended."""
+
+    def start(processes, *arguments, **variables):
+        output = tmp_path_factory.mktemp("output")
+        group = {"WORLD_SIZE": str(processes), "LOCAL_WORLD_SIZE": str(processes), **variables}
+        group |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
+        started = []
+        for rank in range(processes):
+            own = {"RANK": str(rank), "LOCAL_RANK": str(rank), **group} if processes > 1 else variables
+            started.append(fork(*arguments, output=output / f"{rank}.txt", environment={**environment, **own}))
+        waiting = {process.sentinel: process for process in started}
+        while waiting and not any(process.exitcode for process in started):
+            ended = connection.wait(waiting, timeout=900)
+            assert ended, "no process has ended in a quarter of an hour"
+            for sentinel in ended:
+                waiting.pop(sentinel).join()
+        for process in waiting.values():
+            # One that waits for another that failed.
+            process.kill()
+            process.join()
+        said = "".join(path.read_text() for path in sorted(output.iterdir()))
+        assert [process.exitcode for process in started] == [0] * processes, said
 
     return start
+
+
+def free_port():
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return listener.getsockname()[1]
 
 
 def metrics_of(folder):
@@ -79,19 +111,19 @@ def assert_same_run(mine, theirs, parameters=1e-6, numbers=1e-5):
 @pytest.fixture(scope="module")
 def alone(launch, tmp_path_factory):
     folder = tmp_path_factory.mktemp("alone")
-    launch(SCRIPTS / "runs.py", folder)
+    launch(1, SCRIPTS / "runs.py", folder)
     return folder
 
 
 @pytest.fixture(scope="module")
 def together(launch, tmp_path_factory):
     folder = tmp_path_factory.mktemp("together")
-    launch(*TORCHRUN, SCRIPTS / "runs.py", folder)
+    launch(2, SCRIPTS / "runs.py", folder)
     return folder
 
 
 def test_the_gradient_of_every_algorithm_is_that_of_one_process(launch, tmp_path):
-    launch(*TORCHRUN, SCRIPTS / "gradients.py", tmp_path / "found.json")
+    launch(2, SCRIPTS / "gradients.py", tmp_path / "found.json")
     found = json.loads((tmp_path / "found.json").read_text())
     assert len(found) >= 34
     for case in found:
@@ -118,20 +150,20 @@ def test_every_row_of_an_evaluation_is_there_once(alone, together):
 
 
 def test_two_processes_resume_to_the_same_bits(launch, together, tmp_path):
-    launch(*TORCHRUN, SCRIPTS / "runs.py", tmp_path, "grpo_kl:2", "ppo:2", "grpo_kl", "ppo")
+    launch(2, SCRIPTS / "runs.py", tmp_path, "grpo_kl:2", "ppo:2", "grpo_kl", "ppo")
     for name in ("grpo_kl", "ppo"):
         assert_same_run(tmp_path / name, together / name, parameters=0, numbers=0)
 
 
 def test_what_two_processes_began_one_goes_on_with(launch, alone, tmp_path):
-    launch(*TORCHRUN, SCRIPTS / "runs.py", tmp_path, "ppo_shared:2")
-    launch(SCRIPTS / "runs.py", tmp_path, "ppo_shared")
+    launch(2, SCRIPTS / "runs.py", tmp_path, "ppo_shared:2")
+    launch(1, SCRIPTS / "runs.py", tmp_path, "ppo_shared")
     assert_same_run(tmp_path / "ppo_shared", alone / "ppo_shared")
 
 
 @pytest.mark.parametrize("variables", SHARDED)
 def test_each_process_holds_its_part_and_the_whole_where_it_is_needed(launch, tmp_path, variables):
-    launch(*TORCHRUN, SCRIPTS / "shards.py", tmp_path, **variables)
+    launch(2, SCRIPTS / "shards.py", tmp_path, **variables)
     for rank in ("0", "1"):
         found = json.loads((tmp_path / f"{rank}.json").read_text())
         shares = [found.pop(name) for name in ("share", "share after a pass", "share after generating")]
@@ -143,7 +175,7 @@ def test_each_process_holds_its_part_and_the_whole_where_it_is_needed(launch, tm
 @pytest.mark.parametrize("variables", SHARDED)
 def test_sharded_models_give_the_parameters_of_one_process(launch, alone, tmp_path, variables):
     names = ["grpo_small", "ppo_small", "shared_small", "lora"]
-    launch(*TORCHRUN, SCRIPTS / "runs.py", tmp_path, *names, **variables)
+    launch(2, SCRIPTS / "runs.py", tmp_path, *names, **variables)
     for name in names:
         assert_same_run(tmp_path / name, alone / name)
 
@@ -151,15 +183,16 @@ def test_sharded_models_give_the_parameters_of_one_process(launch, alone, tmp_pa
 @pytest.mark.parametrize("variables", SHARDED)
 def test_sharded_runs_are_resumed_and_can_be_gone_on_with_by_one_process(launch, alone, tmp_path, variables):
     started = ["ppo_small:2", "shared_small:2", "lora:2", "ppo_small", "lora"]
-    launch(*TORCHRUN, SCRIPTS / "runs.py", tmp_path, *started, **variables)
-    launch(SCRIPTS / "runs.py", tmp_path, "shared_small")
+    launch(2, SCRIPTS / "runs.py", tmp_path, *started, **variables)
+    launch(1, SCRIPTS / "runs.py", tmp_path, "shared_small")
     for name in ("ppo_small", "shared_small", "lora"):
         assert_same_run(tmp_path / name, alone / name)
 
 
 @pytest.mark.parametrize("variables", [pytest.param({}, id="whole"), *SHARDED])
-def test_no_thread_of_a_group_is_left_when_the_interpreter_ends(launch, tmp_path, variables):
-    launch(*TORCHRUN, SCRIPTS / "threads_at_the_end.py", tmp_path, "ppo_small:1", "shared_small:1", **variables)
+def test_no_thread_of_a_group_is_left_when_the_interpreter_ends(torchrun, tmp_path, variables):
+    done = torchrun(SCRIPTS / "threads_at_the_end.py", tmp_path, "ppo_small:1", "shared_small:1", **variables)
+    assert done.returncode == 0, done.stderr
     for rank in ("0", "1"):
         before, after = json.loads((tmp_path / f"{rank}.json").read_text())
         assert before > 0
@@ -174,9 +207,9 @@ def test_no_thread_of_a_group_is_left_when_the_interpreter_ends(launch, tmp_path
         (["train.steps=none"], {}, "train.steps"),
     ],
 )
-def test_a_mistake_is_said_once(execute, tmp_path, settings, variables, sentence):
+def test_a_mistake_is_said_once(torchrun, tmp_path, settings, variables, sentence):
     arguments = ["quickstart", f"run_dir={tmp_path / 'run'}", "model.warm_start.steps=1", *settings]
-    done = execute(*TORCHRUN, "-m", "rlvr", "train", *arguments, **variables)
+    done = torchrun("-m", "rlvr", "train", *arguments, **variables)
     assert done.returncode != 0
     said = " ".join((done.stderr + done.stdout).split())
     assert said.count(sentence) == 1
