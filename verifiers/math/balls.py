@@ -13,8 +13,8 @@ from types import TracebackType
 import flint
 from flint import acb, arb, fmpq, fmpz
 
-from . import exact
-from .exact import Kind
+from . import exact, kinds
+from .kinds import Kind, Value
 from .nodes import Apply, Constant, Expr, Number, Symbol
 from .structure import digest
 
@@ -79,9 +79,9 @@ class Budget:
     def __init__(self, steps: int = MAX_STEPS) -> None:
         self.steps = steps
         self.exact = exact.Evaluator()
-        self.known: dict[int, exact.Value] = {}
+        self.known: dict[int, Value] = {}
 
-    def exactly(self, expr: Expr) -> exact.Value:
+    def exactly(self, expr: Expr) -> Value:
         """The exact value of a constant expression, each computed once.
 
         The tree has to outlive the budget.
@@ -350,7 +350,7 @@ class Balls:
         total = fmpz(1)
         for arg in args:
             total = total.lcm(fmpz(self._whole(arg)))
-            if total.bit_length() > exact.MAX_BITS:
+            if total.bit_length() > kinds.MAX_BITS:
                 raise UndecidedError
         return acb(total)
 

@@ -18,7 +18,7 @@ from typing import Literal, TypeAlias
 from flint import acb, arb, fmpq
 
 from . import balls, exact, modular
-from .exact import Kind
+from .kinds import Kind, Value, excludes
 from .nodes import Apply, Expr, Number, Symbol
 from .points import TIED, coordinate, real_points, whole_points
 from .structure import CALCULUS, Facts, facts, fingerprint, size, symbols
@@ -146,7 +146,7 @@ def _same(a: Expr, b: Expr) -> Same:
     return _decide(a, b, found)
 
 
-def _by_value(x: exact.Value, y: exact.Value) -> Same | None:
+def _by_value(x: Value, y: Value) -> Same | None:
     """The verdict from what is exactly known of the two; None where that is not enough."""
     if y is Kind.UNDEFINED:
         return "undefined"
@@ -156,7 +156,7 @@ def _by_value(x: exact.Value, y: exact.Value) -> Same | None:
         return "yes" if x == y else "no"
     if x in _INFINITIES and x is y:
         return "yes"
-    return "no" if exact.excludes(x, y) else None
+    return "no" if excludes(x, y) else None
 
 
 def _is_finite(expr: Expr) -> bool:
@@ -164,7 +164,7 @@ def _is_finite(expr: Expr) -> bool:
     return "infinity" not in found.constants and CALCULUS.isdisjoint(found.operations)
 
 
-def _shortened(expr: Expr, found: exact.Value) -> Expr:
+def _shortened(expr: Expr, found: Value) -> Expr:
     """The expression's value in its place, where it is known."""
     if type(expr) is not Apply or not isinstance(found, fmpq):
         return expr
@@ -511,7 +511,7 @@ def _compare(a: Expr, b: Expr) -> Literal[-1, 0, 1] | None:
     return _order_of(a, b, MAX_PRECISION) if verdict == "no" else None
 
 
-def _compare_infinities(a: Expr, b: Expr, x: exact.Value, y: exact.Value) -> Literal[-1, 0, 1] | None:
+def _compare_infinities(a: Expr, b: Expr, x: Value, y: Value) -> Literal[-1, 0, 1] | None:
     if x is y:
         return 0
     for expr, found in ((a, x), (b, y)):

@@ -7,17 +7,30 @@ expression takes more than some tens of milliseconds; what would, is not known.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from enum import Enum
 from fractions import Fraction
 from itertools import pairwise
-from typing import TypeAlias
 
 from flint import fmpq, fmpz
 
+from . import kinds
+from .kinds import (
+    ABOVE_TWO,
+    HUGE,
+    INFINITE,
+    INFINITIES,
+    MAX_BITS,
+    NEGATIVE,
+    NEGATIVE_INFINITE,
+    ONE,
+    POSITIVE,
+    UNDEFINED,
+    UNKNOWN,
+    ZERO,
+    Value,
+    sign,
+)
 from .nodes import Apply, Constant, Expr, Number, Symbol
 
-MAX_BITS = 400_000
-"""No number that is computed has more bits than this (some 120,000 decimal digits)."""
 MAX_TERMS = 10_000
 """The terms that a sum or product may have, except for sums of polynomials."""
 MAX_STEPS = 40_000
@@ -28,28 +41,6 @@ MAX_WORK = 2_000_000
 _MAX_FACTORIAL = 20_000
 _MAX_DEGREE = 30
 _MAX_FRACTION_BITS = 100_000
-
-
-class Kind(Enum):
-    """What is known about a value that is not a rational number (or not known to be one)."""
-
-    UNDEFINED = "undefined"
-    INFINITE = "infinity"
-    NEGATIVE_INFINITE = "-infinity"
-    HUGE = "a finite real number of 2^MAX_BITS or more"
-    ABOVE_TWO = "a finite real number of two or more"
-    POSITIVE = "a finite positive real number"
-    NEGATIVE = "a finite negative real number"
-    UNKNOWN = "anything"
-
-
-Value: TypeAlias = fmpq | Kind
-
-_UNDEFINED, _UNKNOWN = Kind.UNDEFINED, Kind.UNKNOWN
-_INFINITE, _NEGATIVE_INFINITE = Kind.INFINITE, Kind.NEGATIVE_INFINITE
-_HUGE, _ABOVE_TWO, _POSITIVE, _NEGATIVE = Kind.HUGE, Kind.ABOVE_TWO, Kind.POSITIVE, Kind.NEGATIVE
-_INFINITIES = (_INFINITE, _NEGATIVE_INFINITE)
-_ZERO, _ONE, _TWO = fmpq(0), fmpq(1), fmpq(2)
 
 
 class _ExhaustedError(Exception):
@@ -75,37 +66,12 @@ def is_undefined(expr: Expr) -> bool:
 
     So does everything that holds such an expression. False where it has a value and where that is not known.
     """
-    return value(expr) is _UNDEFINED
+    return value(expr) is UNDEFINED
 
 
 def value(expr: Expr, bindings: Mapping[str, fmpq] | None = None) -> Value:
     """The value of an expression, or what is known about it, with the symbols in `bindings` taken as given."""
     return Evaluator(bindings).evaluate(expr)
-
-
-def sign(found: Value) -> int | None:
-    """The sign of a value; None where it is not known."""
-    if isinstance(found, fmpq):
-        return (found > 0) - (found < 0)
-    return _SIGNS.get(found)
-
-
-def excludes(found: Value, number: Value) -> bool:
-    """Whether the two surely differ, both being defined."""
-    if isinstance(found, fmpq) and isinstance(number, fmpq):
-        return found != number
-    if isinstance(found, fmpq):
-        found, number = number, found
-    signs = sign(found), sign(number)
-    if None not in signs and signs[0] != signs[1]:
-        return True
-    if _UNKNOWN in (found, number):
-        return False
-    if (found in _INFINITIES) != (number in _INFINITIES):
-        return True
-    if isinstance(number, fmpq):
-        return (found is _HUGE and number.height_bits() < MAX_BITS) or (found is _ABOVE_TWO and number < 2)
-    return False
 
 
 class Evaluator:
@@ -126,7 +92,7 @@ class Evaluator:
         try:
             return self._value(expr)
         except (_ExhaustedError, RecursionError):
-            return _UNKNOWN
+            return UNKNOWN
 
     def _value(self, expr: Expr) -> Value:
         self.steps -= 1
@@ -141,16 +107,16 @@ class Evaluator:
                 return operation(self, *expr.args)
             return self._opaque(expr)
         if isinstance(expr, Symbol):
-            return self.bindings.get(expr.name, _UNKNOWN)
-        return _CONSTANTS.get(expr.name, _UNKNOWN)
+            return self.bindings.get(expr.name, UNKNOWN)
+        return _CONSTANTS.get(expr.name, UNKNOWN)
 
     def _opaque(self, expr: Apply) -> Value:
         """Of a function that is not known, only whether an argument is undefined."""
         if expr.op.startswith("call:"):
             for arg in expr.args:
-                if self._value(arg) is _UNDEFINED:
-                    return _UNDEFINED
-        return _UNKNOWN
+                if self._value(arg) is UNDEFINED:
+                    return UNDEFINED
+        return UNKNOWN
 
     def _charge(self, bits: int) -> None:
         self.work -= bits
@@ -162,7 +128,7 @@ class Evaluator:
     def _add(self, *args: Expr) -> Value:
         total = self._value(args[0])
         for arg in args[1:]:
-            total = _plus(total, self._value(arg))
+            total = kinds.plus(total, self._value(arg))
         return total
 
     def _mul(self, *args: Expr) -> Value:
@@ -178,62 +144,62 @@ class Evaluator:
             if bits > 10_000:
                 self._charge(bits)
             return product
-        return _times_kinds(x, y)
+        return kinds.times(x, y)
 
     def _neg(self, arg: Expr) -> Value:
-        return _minus(self._value(arg))
+        return kinds.minus(self._value(arg))
 
     def _div(self, above: Expr, below: Expr) -> Value:
         x, y = self._value(above), self._value(below)
         if isinstance(x, fmpq) and isinstance(y, fmpq):
-            return x / y if y else _UNDEFINED
-        return _over_kinds(x, y)
+            return x / y if y else UNDEFINED
+        return kinds.over(x, y)
 
     def _pow(self, base: Expr, exponent: Expr) -> Value:
         x, y = self._value(base), self._value(exponent)
         if isinstance(x, fmpq) and isinstance(y, fmpq):
             return self._rational_power(x, y)
-        return _power_kinds(x, y)
+        return kinds.power(x, y)
 
     def _root(self, arg: Expr, degree: Expr) -> Value:
         x, n = self._value(arg), self._value(degree)
         if isinstance(n, fmpq):
             if not n:
-                return _UNDEFINED
+                return UNDEFINED
             n = 1 / n
-            return self._rational_power(x, n) if isinstance(x, fmpq) else _power_kinds(x, n)
-        return _UNDEFINED if x is _UNDEFINED or n is _UNDEFINED else _UNKNOWN
+            return self._rational_power(x, n) if isinstance(x, fmpq) else kinds.power(x, n)
+        return UNDEFINED if x is UNDEFINED or n is UNDEFINED else UNKNOWN
 
     def _rational_power(self, x: fmpq, y: fmpq) -> Value:
         if y.q == 1:
             return self._integer_power(x, y.p)
         if not x:
-            return _ZERO if y > 0 else _UNDEFINED
+            return ZERO if y > 0 else UNDEFINED
         if x < 0 and y.q % 2 == 0:
-            return _UNKNOWN
+            return UNKNOWN
         root = _exact_root(abs(x), y.q)
         if root is None:
             positive = x > 0 or y.p % 2 == 0
-            return _POSITIVE if positive else _NEGATIVE
+            return POSITIVE if positive else NEGATIVE
         return self._integer_power(root if x > 0 else -root, y.p)
 
     def _integer_power(self, x: fmpq, y: fmpz) -> Value:
         if not x:
-            return _ZERO if y > 0 else _UNDEFINED
+            return ZERO if y > 0 else UNDEFINED
         if abs(x) == 1:
-            return x if y % 2 else _ONE
+            return x if y % 2 else ONE
         bits = x.height_bits() * abs(y)
         if bits <= MAX_BITS:
             if bits > 10_000:
                 self._charge(int(bits))
             return x ** int(y)
         if x < 0:
-            return _NEGATIVE if y % 2 else _POSITIVE
+            return NEGATIVE if y % 2 else POSITIVE
         if y < 0:
             x, y = 1 / x, -y
         if x < 2:
-            return _POSITIVE
-        return _HUGE if (x.floor().bit_length() - 1) * y >= MAX_BITS else _ABOVE_TWO
+            return POSITIVE
+        return HUGE if (x.floor().bit_length() - 1) * y >= MAX_BITS else ABOVE_TWO
 
     # Whole numbers.
 
@@ -245,15 +211,15 @@ class Evaluator:
 
     def _factorial_of(self, x: Value, step: int) -> Value:
         if not isinstance(x, fmpq):
-            return x if x in (_UNDEFINED, _INFINITE, _HUGE, _ABOVE_TWO) else _UNKNOWN
+            return x if x in (UNDEFINED, INFINITE, HUGE, ABOVE_TWO) else UNKNOWN
         if x.q != 1:
-            return _UNKNOWN
+            return UNKNOWN
         if x <= -step:
-            return _UNDEFINED
+            return UNDEFINED
         n = x.p
         if n > _MAX_FACTORIAL:
             # n! is above (n/e)^n, which is above 2^(12 n) there, and n!! is not below its square root.
-            return _HUGE if 12 * n >= MAX_BITS * step else _ABOVE_TWO
+            return HUGE if 12 * n >= MAX_BITS * step else ABOVE_TWO
         return self._factorial_within(int(n), step)
 
     def _factorial_within(self, n: int, step: int) -> fmpq:
@@ -261,7 +227,7 @@ class Evaluator:
         if step == 1:
             return fmpq(fmpz.fac_ui(fmpz(n)))
         if n < 1:
-            return _ONE
+            return ONE
         half = n // 2
         if n % 2 == 0:
             return fmpq(fmpz.fac_ui(fmpz(half)) << half)
@@ -270,27 +236,27 @@ class Evaluator:
     def _binom(self, above: Expr, below: Expr) -> Value:
         n, k = self._value(above), self._value(below)
         if not isinstance(n, fmpq) or not isinstance(k, fmpq):
-            return _UNDEFINED if _UNDEFINED in (n, k) else _UNKNOWN
+            return UNDEFINED if UNDEFINED in (n, k) else UNKNOWN
         if k.q != 1:
-            return _UNKNOWN
+            return UNKNOWN
         if n.q == 1 and n >= 0:
             k = min(k, n - k)
         if k < 0:
-            return _ZERO
+            return ZERO
         if n.height_bits() * k.p > MAX_BITS or k > 2000:
-            return _UNKNOWN if n.q != 1 or n < 0 else self._big_binom(n.p, k.p)
+            return UNKNOWN if n.q != 1 or n < 0 else self._big_binom(n.p, k.p)
         self._charge(int(n.height_bits() * k.p))
         if n.q == 1 and 0 <= n < 1 << 62:
             return fmpq(fmpz.bin_uiui(int(n.p), int(k.p)))
         self.steps -= int(k.p) // 2
-        product = _ONE
+        product = ONE
         for j in range(int(k.p)):
             product = product * (n - j)
         return product / fmpz.fac_ui(k.p)
 
     def _big_binom(self, n: fmpz, k: fmpz) -> Value:
         if n > MAX_BITS:
-            return _ABOVE_TWO
+            return ABOVE_TWO
         self._charge(2 * int(n))
         return fmpq(fmpz.bin_uiui(int(n), int(k)))
 
@@ -302,11 +268,11 @@ class Evaluator:
 
     def _fold_integers(self, args: tuple[Expr, ...], operation: Callable[[fmpz, fmpz], fmpz]) -> Value:
         values = [self._value(arg) for arg in args]
-        if _UNDEFINED in values:
-            return _UNDEFINED
+        if UNDEFINED in values:
+            return UNDEFINED
         integers = [found.p for found in values if isinstance(found, fmpq) and found.q == 1]
         if len(integers) < len(values):
-            return _UNKNOWN
+            return UNKNOWN
         total = integers[0]
         for integer in integers[1:]:
             total = operation(total, integer)
@@ -314,23 +280,23 @@ class Evaluator:
 
     def _mod(self, arg: Expr, modulus: Expr) -> Value:
         x, m = self._value(arg), self._value(modulus)
-        if _UNDEFINED in (x, m) or (isinstance(m, fmpq) and not m):
-            return _UNDEFINED
+        if UNDEFINED in (x, m) or (isinstance(m, fmpq) and not m):
+            return UNDEFINED
         if not isinstance(x, fmpq) or not isinstance(m, fmpq):
-            return _UNKNOWN
+            return UNKNOWN
         return x - m * (x / m).floor()
 
     def _floor(self, arg: Expr) -> Value:
         x = self._value(arg)
         if isinstance(x, fmpq):
             return fmpq(x.floor())
-        return x if x is _UNDEFINED or x in _INFINITIES else _UNKNOWN
+        return x if x is UNDEFINED or x in INFINITIES else UNKNOWN
 
     def _ceil(self, arg: Expr) -> Value:
         x = self._value(arg)
         if isinstance(x, fmpq):
             return fmpq(x.ceil())
-        return x if x is _UNDEFINED or x in _INFINITIES else _UNKNOWN
+        return x if x is UNDEFINED or x in INFINITIES else UNKNOWN
 
     # Other.
 
@@ -338,7 +304,7 @@ class Evaluator:
         x = self._value(arg)
         if isinstance(x, fmpq):
             return abs(x)
-        return _minus(x) if sign(x) == -1 else x
+        return kinds.minus(x) if sign(x) == -1 else x
 
     def _sign(self, arg: Expr) -> Value:
         x = self._value(arg)
@@ -355,48 +321,48 @@ class Evaluator:
 
     def _extreme(self, args: tuple[Expr, ...], direction: int) -> Value:
         values = [self._value(arg) for arg in args]
-        if _UNDEFINED in values:
-            return _UNDEFINED
+        if UNDEFINED in values:
+            return UNDEFINED
         rationals = [found for found in values if isinstance(found, fmpq)]
         if len(rationals) == len(values):
             return max(rationals, key=lambda found: direction * found)
-        top, bottom = _INFINITIES if direction == 1 else _INFINITIES[::-1]
-        if _UNKNOWN not in values and top in values:
+        top, bottom = INFINITIES if direction == 1 else INFINITIES[::-1]
+        if UNKNOWN not in values and top in values:
             return top
         rest = [found for found in values if found is not bottom]
-        return (rest or values)[0] if len(rest) <= 1 else _UNKNOWN
+        return (rest or values)[0] if len(rest) <= 1 else UNKNOWN
 
     def _re(self, arg: Expr) -> Value:
         return self._value(arg)
 
     def _im(self, arg: Expr) -> Value:
         x = self._value(arg)
-        return _ZERO if sign(x) is not None else x
+        return ZERO if sign(x) is not None else x
 
     def _arg(self, arg: Expr) -> Value:
         x = self._value(arg)
         found = sign(x)
         if found == 0:
-            return _UNDEFINED
+            return UNDEFINED
         if found is None:
             return x
-        return _ZERO if found == 1 else _ABOVE_TWO
+        return ZERO if found == 1 else ABOVE_TWO
 
     # Elementary functions: their rational values, and where they have none.
 
     def _ln(self, arg: Expr) -> Value:
-        return _logarithm(self._value(arg))
+        return kinds.logarithm(self._value(arg))
 
     def _log(self, base: Expr, arg: Expr) -> Value:
         b, x = self._value(base), self._value(arg)
-        if _UNDEFINED in (b, x):
-            return _UNDEFINED
+        if UNDEFINED in (b, x):
+            return UNDEFINED
         if (isinstance(b, fmpq) and b in (0, 1)) or (isinstance(x, fmpq) and not x):
-            return _UNDEFINED
+            return UNDEFINED
         if isinstance(b, fmpq) and isinstance(x, fmpq) and b > 0 and x > 0:
             found = self._rational_logarithm(b, x)
-            return found if found is not None else _over_kinds(_logarithm(x), _logarithm(b))
-        return _over_kinds(_logarithm(x), _logarithm(b))
+            return found if found is not None else kinds.over(kinds.logarithm(x), kinds.logarithm(b))
+        return kinds.over(kinds.logarithm(x), kinds.logarithm(b))
 
     def _rational_logarithm(self, b: fmpq, x: fmpq) -> fmpq | None:
         """The rational y with b^y = x, if its denominator is small."""
@@ -417,18 +383,18 @@ class Evaluator:
         """A function whose value is known at some whole numbers and at both infinities."""
         x = self._value(arg)
         if isinstance(x, fmpq):
-            return at.get(int(x.p), _UNKNOWN) if x.q == 1 and abs(x.p) <= 1 else _UNKNOWN
-        if x in _INFINITIES:
-            return infinite[_INFINITIES.index(x)]
-        return _UNDEFINED if x is _UNDEFINED else _UNKNOWN
+            return at.get(int(x.p), UNKNOWN) if x.q == 1 and abs(x.p) <= 1 else UNKNOWN
+        if x in INFINITIES:
+            return infinite[INFINITIES.index(x)]
+        return UNDEFINED if x is UNDEFINED else UNKNOWN
 
     # Binders.
 
     def _sum(self, body: Expr, variable: Expr, first: Expr, last: Expr) -> Value:
-        return self._fold(body, variable, first, last, _ZERO, _plus)
+        return self._fold(body, variable, first, last, ZERO, kinds.plus)
 
     def _prod(self, body: Expr, variable: Expr, first: Expr, last: Expr) -> Value:
-        return self._fold(body, variable, first, last, _ONE, self._times)
+        return self._fold(body, variable, first, last, ONE, self._times)
 
     def _fold(
         self,
@@ -440,12 +406,12 @@ class Evaluator:
         operation: Callable[[Value, Value], Value],
     ) -> Value:
         low, high = self._value(first), self._value(last)
-        if _UNDEFINED in (low, high):
-            return _UNDEFINED
+        if UNDEFINED in (low, high):
+            return UNDEFINED
         if not isinstance(variable, Symbol) or not isinstance(low, fmpq) or not isinstance(high, fmpq):
-            return _UNKNOWN
+            return UNKNOWN
         if low.q != 1 or high.q != 1:
-            return _UNKNOWN
+            return UNKNOWN
         start, count = low.p, high.p - low.p + 1
         if count <= 0:
             return empty
@@ -454,7 +420,7 @@ class Evaluator:
             if degree is not None:
                 return self._polynomial_sum(body, variable.name, start, count, degree)
         if count > MAX_TERMS:
-            return _UNKNOWN
+            return UNKNOWN
         terms = self._terms(body, variable.name, start, int(count))
         return self._pairwise(terms, operation)
 
@@ -466,7 +432,7 @@ class Evaluator:
             for k in range(count):
                 self.bindings[name] = fmpq(start + k)
                 terms.append(self._value(body))
-                if terms[-1] is _UNKNOWN or terms[-1] is _UNDEFINED:
+                if terms[-1] is UNKNOWN or terms[-1] is UNDEFINED:
                     return terms[-1:]
                 # What the first term took shows whether the budget lasts.
                 if k == 0 and (before - self.steps) * count > before:
@@ -493,8 +459,8 @@ class Evaluator:
         terms = self._terms(body, name, start, degree + 1)
         differences = [term for term in terms if isinstance(term, fmpq)]
         if len(differences) < len(terms):
-            return _UNDEFINED if _UNDEFINED in terms else _UNKNOWN
-        total, binomial = _ZERO, fmpq(count)
+            return UNDEFINED if UNDEFINED in terms else UNKNOWN
+        total, binomial = ZERO, fmpq(count)
         for j in range(degree + 1):
             total += differences[0] * binomial
             binomial = binomial * (count - j - 1) / (j + 2)
@@ -562,170 +528,14 @@ def _degree(expr: Expr, name: str) -> int | None:
     return total if total <= _MAX_DEGREE else None
 
 
-# Arithmetic with what is known about values that are not rational.
-
-
-def _plus(x: Value, y: Value) -> Value:
-    if isinstance(x, fmpq):
-        if isinstance(y, fmpq):
-            return x + y
-        # What is rational stands second from here on.
-        x, y = y, x
-    if x is _UNDEFINED or y is _UNDEFINED:
-        return _UNDEFINED
-    signs = sign(x), sign(y)
-    if x in _INFINITIES or y in _INFINITIES:
-        if None in signs:
-            return _UNKNOWN
-        if x in _INFINITIES and y in _INFINITIES:
-            return x if x is y else _UNDEFINED
-        return x if x in _INFINITIES else y
-    if signs[1] == 0:
-        return x
-    if x is _HUGE and isinstance(y, fmpq) and y.height_bits() < MAX_BITS - 1 and y < 0:
-        return _ABOVE_TWO
-    if signs[0] is None or signs[0] != signs[1]:
-        return _UNKNOWN
-    if signs[0] == -1:
-        return _NEGATIVE
-    if _HUGE in (x, y):
-        return _HUGE
-    return _ABOVE_TWO if _at_least(x, 2) or _at_least(y, 2) else _POSITIVE
-
-
-def _minus(x: Value) -> Value:
-    if isinstance(x, fmpq):
-        return -x
-    return _NEGATED.get(x, x)
-
-
-def _times_kinds(x: Value, y: Value) -> Value:
-    if x is _UNDEFINED or y is _UNDEFINED:
-        return _UNDEFINED
-    signs = sign(x), sign(y)
-    if x in _INFINITIES or y in _INFINITIES:
-        if 0 in signs:
-            return _UNDEFINED
-        if signs[0] is None or signs[1] is None:
-            return _UNKNOWN
-        return _INFINITE if signs[0] == signs[1] else _NEGATIVE_INFINITE
-    if signs[0] is None or signs[1] is None:
-        return _UNKNOWN
-    if 0 in signs:
-        return _ZERO
-    if signs[0] != signs[1]:
-        return _NEGATIVE
-    for kind in (_HUGE, _ABOVE_TWO):
-        if kind in (x, y) and _at_least(x, 1) and _at_least(y, 1):
-            return kind
-    return _POSITIVE
-
-
-def _over_kinds(x: Value, y: Value) -> Value:
-    if x is _UNDEFINED or y is _UNDEFINED or sign(y) == 0:
-        return _UNDEFINED
-    signs = sign(x), sign(y)
-    if y in _INFINITIES:
-        return _UNDEFINED if x in _INFINITIES else _UNKNOWN if signs[0] is None else _ZERO
-    if signs[0] is None or signs[1] is None:
-        return _UNKNOWN
-    if x in _INFINITIES:
-        return _INFINITE if signs[0] == signs[1] else _NEGATIVE_INFINITE
-    if signs[0] == 0:
-        return _ZERO
-    return _POSITIVE if signs[0] == signs[1] else _NEGATIVE
-
-
-def _power_kinds(x: Value, y: Value) -> Value:
-    if x is _UNDEFINED or y is _UNDEFINED:
-        return _UNDEFINED
-    if y in _INFINITIES:
-        return _power_to_infinity(x, y is _INFINITE)
-    if x in _INFINITIES:
-        return _power_of_infinity(x is _INFINITE, y)
-    signs = sign(x), sign(y)
-    if signs[1] == 0:
-        return _ONE if signs[0] is not None else _UNKNOWN
-    if isinstance(y, fmpq) and y == 1:
-        return x
-    if isinstance(x, fmpq) and x == 1 and signs[1] is not None:
-        return _ONE
-    if signs[0] == 0:
-        return _ZERO if signs[1] == 1 else _UNDEFINED if signs[1] == -1 else _UNKNOWN
-    if _at_least(x, 2) and _at_least(y, 1):
-        return _HUGE if _HUGE in (x, y) else _ABOVE_TWO
-    if signs[0] == 1 and signs[1] is not None:
-        return _POSITIVE
-    if signs[0] == -1 and isinstance(y, fmpq) and y.q == 1:
-        return _NEGATIVE if y.p % 2 else _POSITIVE
-    return _UNKNOWN
-
-
-def _power_to_infinity(x: Value, positive: bool) -> Value:
-    if x is _INFINITE or _at_least(x, 2):
-        return _INFINITE if positive else _ZERO
-    if x is _NEGATIVE_INFINITE:
-        return _UNDEFINED if positive else _ZERO
-    if not isinstance(x, fmpq):
-        return _UNKNOWN
-    if abs(x) == 1:
-        return _UNDEFINED
-    if (abs(x) < 1) == positive:
-        return _ZERO
-    return _INFINITE if x > 0 and (x > 1) == positive else _UNDEFINED
-
-
-def _power_of_infinity(positive: bool, y: Value) -> Value:
-    direction = sign(y)
-    if direction is None:
-        return _UNKNOWN
-    if direction == 0:
-        return _UNDEFINED
-    if direction == -1:
-        return _ZERO
-    if positive:
-        return _INFINITE
-    if isinstance(y, fmpq) and y.q == 1:
-        return _NEGATIVE_INFINITE if y.p % 2 else _INFINITE
-    return _UNKNOWN
-
-
-def _logarithm(x: Value) -> Value:
-    if isinstance(x, fmpq):
-        if x <= 0:
-            return _UNKNOWN if x else _UNDEFINED
-        return _ZERO if x == 1 else _POSITIVE if x > 1 else _NEGATIVE
-    if x is _HUGE:
-        return _ABOVE_TWO
-    if x is _ABOVE_TWO:
-        return _POSITIVE
-    return x if x in (_UNDEFINED, _INFINITE) else _UNKNOWN
-
-
-def _at_least(x: Value, bound: int) -> bool:
-    """Whether the value is surely a real number of at least `bound`, which is 1 or 2."""
-    if isinstance(x, fmpq):
-        return bool(x >= bound)
-    return x is _HUGE or x is _ABOVE_TWO
-
-
-_SIGNS = {_INFINITE: 1, _HUGE: 1, _ABOVE_TWO: 1, _POSITIVE: 1, _NEGATIVE: -1, _NEGATIVE_INFINITE: -1}
-_NEGATED = {
-    _INFINITE: _NEGATIVE_INFINITE,
-    _NEGATIVE_INFINITE: _INFINITE,
-    _HUGE: _NEGATIVE,
-    _ABOVE_TWO: _NEGATIVE,
-    _POSITIVE: _NEGATIVE,
-    _NEGATIVE: _POSITIVE,
-}
-_CONSTANTS: dict[str, Value] = {"pi": _ABOVE_TWO, "e": _ABOVE_TWO, "infinity": _INFINITE}
+_CONSTANTS: dict[str, Value] = {"pi": ABOVE_TWO, "e": ABOVE_TWO, "infinity": INFINITE}
 
 
 def _function(at: Mapping[int, Value], infinite: tuple[Value, Value]) -> Callable[..., Value]:
     return lambda evaluator, arg: evaluator._special(arg, at, infinite)
 
 
-_NOWHERE = (_UNDEFINED, _UNDEFINED)
+_NOWHERE = (UNDEFINED, UNDEFINED)
 _OPERATIONS: dict[str, Callable[..., Value]] = {
     "add": Evaluator._add,
     "mul": Evaluator._mul,
@@ -753,24 +563,24 @@ _OPERATIONS: dict[str, Callable[..., Value]] = {
     "arg": Evaluator._arg,
     "sum": Evaluator._sum,
     "prod": Evaluator._prod,
-    "sin": _function({0: _ZERO}, _NOWHERE),
-    "cos": _function({0: _ONE}, _NOWHERE),
-    "tan": _function({0: _ZERO}, _NOWHERE),
-    "cot": _function({0: _UNDEFINED}, _NOWHERE),
-    "sec": _function({0: _ONE}, _NOWHERE),
-    "csc": _function({0: _UNDEFINED}, _NOWHERE),
-    "arcsin": _function({0: _ZERO}, _NOWHERE),
-    "arccos": _function({1: _ZERO}, _NOWHERE),
-    "arctan": _function({0: _ZERO}, (_POSITIVE, _NEGATIVE)),
-    "arcsec": _function({0: _UNDEFINED, 1: _ZERO}, (_POSITIVE, _POSITIVE)),
-    "arccsc": _function({0: _UNDEFINED}, (_ZERO, _ZERO)),
-    "sinh": _function({0: _ZERO}, (_INFINITE, _NEGATIVE_INFINITE)),
-    "cosh": _function({0: _ONE}, (_INFINITE, _INFINITE)),
-    "tanh": _function({0: _ZERO}, (_ONE, -_ONE)),
-    "coth": _function({0: _UNDEFINED}, (_ONE, -_ONE)),
-    "sech": _function({0: _ONE}, (_ZERO, _ZERO)),
-    "csch": _function({0: _UNDEFINED}, (_ZERO, _ZERO)),
-    "arcsinh": _function({0: _ZERO}, (_INFINITE, _NEGATIVE_INFINITE)),
-    "arccosh": _function({1: _ZERO}, (_INFINITE, _UNKNOWN)),
-    "arctanh": _function({0: _ZERO, 1: _UNDEFINED, -1: _UNDEFINED}, (_UNKNOWN, _UNKNOWN)),
+    "sin": _function({0: ZERO}, _NOWHERE),
+    "cos": _function({0: ONE}, _NOWHERE),
+    "tan": _function({0: ZERO}, _NOWHERE),
+    "cot": _function({0: UNDEFINED}, _NOWHERE),
+    "sec": _function({0: ONE}, _NOWHERE),
+    "csc": _function({0: UNDEFINED}, _NOWHERE),
+    "arcsin": _function({0: ZERO}, _NOWHERE),
+    "arccos": _function({1: ZERO}, _NOWHERE),
+    "arctan": _function({0: ZERO}, (POSITIVE, NEGATIVE)),
+    "arcsec": _function({0: UNDEFINED, 1: ZERO}, (POSITIVE, POSITIVE)),
+    "arccsc": _function({0: UNDEFINED}, (ZERO, ZERO)),
+    "sinh": _function({0: ZERO}, (INFINITE, NEGATIVE_INFINITE)),
+    "cosh": _function({0: ONE}, (INFINITE, INFINITE)),
+    "tanh": _function({0: ZERO}, (ONE, -ONE)),
+    "coth": _function({0: UNDEFINED}, (ONE, -ONE)),
+    "sech": _function({0: ONE}, (ZERO, ZERO)),
+    "csch": _function({0: UNDEFINED}, (ZERO, ZERO)),
+    "arcsinh": _function({0: ZERO}, (INFINITE, NEGATIVE_INFINITE)),
+    "arccosh": _function({1: ZERO}, (INFINITE, UNKNOWN)),
+    "arctanh": _function({0: ZERO, 1: UNDEFINED, -1: UNDEFINED}, (UNKNOWN, UNKNOWN)),
 }

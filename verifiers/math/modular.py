@@ -13,7 +13,7 @@ from functools import lru_cache
 from flint import fmpq, fmpz
 
 from . import exact
-from .exact import Kind
+from .kinds import Kind
 from .nodes import Apply, Constant, Expr, Number, Symbol
 from .structure import digest, fingerprint
 

@@ -13,7 +13,7 @@ from typing import Any
 from flint import fmpq
 
 from . import equality, exact
-from .exact import Kind
+from .kinds import Kind
 from .nodes import Apply, Constant, Expr, Number, Symbol
 from .structure import CALCULUS, facts
 

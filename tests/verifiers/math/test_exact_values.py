@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rlvr.verifiers.math import exact
+from rlvr.verifiers.math.kinds import Kind
 from rlvr.verifiers.math.nodes import Apply, Expr, Number, Symbol
 
 
@@ -148,7 +149,7 @@ def test_not_undefined(tree, text):
     ],
 )
 def test_what_is_known_of_other_values(tree, text, kind):
-    assert exact.value(tree(text)) is exact.Kind[kind]
+    assert exact.value(tree(text)) is Kind[kind]
 
 
 def test_deep_trees_have_no_value():
