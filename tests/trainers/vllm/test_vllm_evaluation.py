@@ -78,10 +78,7 @@ def test_a_server_with_another_model_is_given_this_one(tiny, expected, tmp_path)
         server.close()
 
 
-@pytest.mark.parametrize(
-    ("kind", "number"),
-    [("vllm", signal.SIGINT), ("vllm-server", signal.SIGTERM), ("vllm-server", signal.SIGINT)],
-)
+@pytest.mark.parametrize(("kind", "number"), [("vllm", signal.SIGINT), ("vllm-server", signal.SIGTERM)])
 def test_a_signal_ends_an_evaluation_with_its_engine(tiny, tmp_path, kind, number):
     out, said = tmp_path / "rows.jsonl", tmp_path / "output.txt"
     command = [Path(sys.executable).with_name("rlvr"), "eval", *ARGUMENTS, "--model", tiny[2], "--out", out]
