@@ -174,7 +174,7 @@ def test_each_process_holds_its_part_and_the_whole_where_it_is_needed(launch, tm
 
 @pytest.mark.parametrize("variables", SHARDED)
 def test_sharded_models_give_the_parameters_of_one_process(launch, alone, tmp_path, variables):
-    names = ["grpo_small", "ppo_small", "shared_small", "lora"]
+    names = ["grpo_small", "dapo_small", "ppo_small", "shared_small", "lora"]
     launch(2, SCRIPTS / "runs.py", tmp_path, *names, **variables)
     for name in names:
         assert_same_run(tmp_path / name, alone / name)

@@ -41,6 +41,11 @@ RUNS = {
     },
     # Steps so small that what rounding does to them is smaller than what is compared.
     "grpo_small": {"algorithm": {"name": "grpo", "kl_coef": 0.1}, "train": {"learning_rate": 1e-5}},
+    "dapo_small": {
+        "algorithm": {"name": "dapo", "dynamic_sampling_rollouts": 3},
+        "env": {"id": COARSE},
+        "train": {"learning_rate": 1e-5},
+    },
     "ppo_small": {"algorithm": PPO, "critic": {"learning_rate": 1e-5}, "train": {"learning_rate": 1e-5}},
     "shared_small": {"algorithm": PPO, "critic": {"kind": "shared"}, "train": {"learning_rate": 1e-5}},
 }
