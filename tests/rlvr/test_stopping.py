@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import signal
@@ -11,6 +10,7 @@ import sys
 import time
 from pathlib import Path
 
+import psutil
 import pytest
 import yaml
 
@@ -88,28 +88,6 @@ def _a_sandbox() -> None:
         pytest.skip(str(error))
 
 
-def kin(top: int) -> set[int]:
-    """A process and all below it."""
-    parents = {}
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            with contextlib.suppress(OSError):
-                parents[int(entry.name)] = int((entry / "stat").read_bytes().rpartition(b")")[2].split()[1])
-    found = {top}
-    while more := {process for process, parent in parents.items() if parent in found} - found:
-        found |= more
-    return found
-
-
-def is_gone(processes: set[int], seconds: float = 20.0) -> bool:
-    deadline = time.monotonic() + seconds
-    while any(Path(f"/proc/{process}").exists() for process in processes):
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.02)
-    return True
-
-
 def start(folder: Path, *arguments: str) -> subprocess.Popen[bytes]:
     (folder / "config.yaml").write_text(yaml.safe_dump(CONFIG))
     return begin(folder, "train", *arguments)
@@ -136,14 +114,14 @@ def stop(folder: Path, process: subprocess.Popen[bytes], moment: str, number: in
     while not MOMENTS[moment](folder / "run"):
         assert process.poll() is None, (folder / "output.txt").read_text()
         time.sleep(0.001)
-    family = kin(process.pid)
+    family = [psutil.Process(process.pid), *psutil.Process(process.pid).children(recursive=True)]
     for left in reversed(range(times)):
         if process.poll() is None:
             os.killpg(process.pid, number)
         if left:
             wait_for(folder, "stopping after this step")
     assert process.wait(timeout=120) == 128 + number, (folder / "output.txt").read_text()
-    assert is_gone(family)
+    assert psutil.wait_procs(family, timeout=20)[1] == []
     assert list((folder / "temporary").iterdir()) == []
     assert not any(path.name.endswith(".partial") for path in folder.rglob(".*"))
     assert not any((folder / "cache").glob(".partial-*"))
