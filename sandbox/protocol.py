@@ -32,6 +32,7 @@ MODULES = (
     "harness",
     "raised",
     "surroundings",
+    "imports",
     "opposite",
     "asserts",
     "pytest_tests",

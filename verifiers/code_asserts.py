@@ -115,29 +115,35 @@ def check_function(tree: ast.Module) -> ast.FunctionDef | None:
 
 
 def certain_asserts(tree: ast.Module) -> int:
-    """How many assert statements a run of the tests to their end cannot pass by.
+    """How many assert statements a right program's run of the tests cannot pass by.
 
-    Those that stand in a branch, a handler or another function may never be reached.
+    Those that stand in a branch, a handler or another function may never be reached, and `assert False` must not be.
     """
     check = check_function(tree)
-    return sum(1 for _ in _certain([*tree.body, *(check.body if check is not None else ())]))
+    statements = [*tree.body, *(check.body if check is not None else ())]
+    return sum(not _is_false(found.test) for found in _certain(statements))
 
 
 def may_reach_none(tree: ast.Module) -> bool:
-    """Whether a right program may pass by every assert statement, so that reaching the end is the test.
+    """Whether a right program passes by every assert statement, so that reaching the end is the test.
 
-    So it is where an exception is expected: each stands where control may come only after a call that did not raise
-    (`try: f(-1); assert False`), or is false whatever happened.
+    So it is where an exception is expected, and all that is asserted is that there was one: `try: f(-1); assert False`.
     """
-    guarded = {
-        id(inner)
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Try)
-        for inner in ast.walk(node)
-        if isinstance(inner, ast.Assert)
+    return all(_is_false(node.test) for node in ast.walk(tree) if isinstance(node, ast.Assert))
+
+
+def are_never_called(tree: ast.Module) -> bool:
+    """Whether all assert statements stand in functions of which nothing in the tests speaks."""
+    holders = {
+        node.name: node
+        for node in tree.body
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        and any(isinstance(inner, ast.Assert) for inner in ast.walk(node))
     }
-    asserts = [node for node in ast.walk(tree) if isinstance(node, ast.Assert)]
-    return not certain_asserts(tree) and all(id(node) in guarded or _is_false(node.test) for node in asserts)
+    inside = {id(inner) for holder in holders.values() for inner in ast.walk(holder)}
+    outside = any(isinstance(node, ast.Assert) and id(node) not in inside for node in ast.walk(tree))
+    named = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+    return not outside and named.isdisjoint((*holders, "globals", "locals")) and "check" not in holders
 
 
 def _is_false(test: ast.expr) -> bool:

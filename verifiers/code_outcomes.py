@@ -21,6 +21,7 @@ _ENDED_WELL = ("ok", "nonzero_exit", "signalled")
 _LONGEST_STDERR = 400
 _LONGEST_TEXT = 300
 _MISSING_MODULE = re.compile(r"ModuleNotFoundError: No module named '([\w.]+)'")
+_MISSING_FIXTURE = re.compile(r"^E +fixture '(\w+)' not found", re.MULTILINE)
 _LINE_OF_ASSERTS = re.compile(r"the tests \(line (\d{1,9})\)")
 _LINE_OF_PYTEST = re.compile(r"^(?:\./)?([^\s:]+\.py):(\d{1,9}): (?:in |ModuleNotFoundError)", re.MULTILINE)
 
@@ -99,7 +100,7 @@ def has_opaque_value(result: Result) -> bool:
 def needs_inside(form: AssertTests | PytestTests, result: Result) -> bool:
     """Whether tests did not pass that had to hand over what cannot cross to the program's process."""
     report = result.tests
-    if report is None or not report.needs_inside:
+    if report is None or not (report.needs_inside or form.beyond):
         return False
     return bool(outcome_beside(form, result, objects=True).failure)
 
@@ -147,7 +148,9 @@ def outcome_beside(form: AssertTests | PytestTests, result: Result, objects: boo
         # What did not run to the end is not passed as a whole, whatever its counts say.
         passed = min(passed, count - 1)
         failure += _stderr(result)
-    fault = "" if inside or not failure or timed_out else _fault(form, report, objects, by_own_word)
+    fault = ""
+    if failure and not inside:
+        fault = _out_of_reach(form, objects) or ("" if timed_out else _fault(form, report, objects, by_own_word))
     return Outcome(passed, count, form.visible, failure, timed_out, fault)
 
 
@@ -162,12 +165,24 @@ def _fault(form: AssertTests | PytestTests, report: TestReport, objects: bool, b
     if isinstance(form, PytestTests) and name == "pytest did not start":
         # Before anything was asked of the program.
         return f"pytest did not start, for the tests' files are wrong: {_clean(message.strip()[-_LONGEST_STDERR:])}"
+    if isinstance(form, PytestTests) and message.startswith("fixture lookup failed: "):
+        fixture = _MISSING_FIXTURE.search(message)
+        return (
+            f"the tests use the fixture {fixture.group(1) if fixture else '?'!r}, which is not installed in the sandbox"
+        )
     if form.of_objects and by_own_word:
         # A right program could do no better; one that fails by its own word too is wrong.
         return "the tests leave it to objects of the program's own classes what is right; they need objects=True"
     if report.needs_inside and not objects:
         return "the tests hand over, or ask for, what cannot leave its process; they need objects=True"
     return ""
+
+
+def _out_of_reach(form: AssertTests | PytestTests, objects: bool) -> str:
+    """Why no program could pass beside the tests; "" if it could."""
+    if objects or not form.beyond:
+        return ""
+    return f"the tests ask for what is out of reach of their process ({form.beyond}); they need objects=True"
 
 
 def _failed_at_import(form: AssertTests | PytestTests, name: str, message: str) -> bool:

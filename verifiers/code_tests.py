@@ -26,6 +26,7 @@ from ..sandbox.errors import UserError
 from ..sandbox.nearest import did_you_mean
 from .code_asserts import (
     WRAPPERS,
+    are_never_called,
     calls_of_asserts,
     calls_program,
     certain_asserts,
@@ -35,6 +36,8 @@ from .code_asserts import (
 )
 from .code_compare import Comparison, covers, tolerance_of
 from .code_copies import names_from_module, with_copied_arguments
+from .code_pytest import count_tests, may_make_tests, skipped_test
+from .code_reach import beyond
 
 _KEYS = {
     "calls": (("entry_point", "cases"), ("tolerance",)),
@@ -116,6 +119,7 @@ class AssertTests:
         whole: whether a right program may reach none of them, so that to come to the end is the one test.
         foreign_imports: the lines on which they import something else than the program.
         of_objects: whether they are about objects of the program's own classes.
+        beyond: what they ask for that does not reach the program from another process; "" if nothing.
     """
 
     entry_point: str
@@ -125,6 +129,7 @@ class AssertTests:
     whole: bool = False
     foreign_imports: frozenset[int] = frozenset()
     of_objects: bool = False
+    beyond: str = ""
 
 
 @dataclass(frozen=True)
@@ -140,6 +145,7 @@ class PytestTests:
         visible: whether they are visible tests.
         foreign_imports: for each file, the lines on which it imports something else than the program.
         of_objects: whether they are about objects of the program's own classes.
+        beyond: what they ask for that does not reach the program from another process; "" if nothing.
     """
 
     files: Mapping[str, str]
@@ -150,6 +156,7 @@ class PytestTests:
     visible: bool = False
     foreign_imports: Mapping[str, frozenset[int]] = field(default_factory=dict)
     of_objects: bool = False
+    beyond: str = ""
 
 
 Tests = CallTests | StdinTests | AssertTests | PytestTests
@@ -263,13 +270,22 @@ def _asserts_of(entry_point: str, source: str, visible: bool, place: str) -> Cal
     tree = _parsed(source, f"{place}.source")
     if not any(isinstance(node, ast.Assert) for node in ast.walk(tree)):
         raise UserError(f"{place}.source has no assert statement, so any program would pass; add one.")
+    if are_never_called(tree):
+        raise UserError(
+            f"{place}.source has assert statements in functions that nothing calls; name it check(candidate), "
+            "or call it."
+        )
     if not calls_program(tree, entry_point):
         raise UserError(f"{place}.source never calls {entry_point!r}, so any program would pass; call it or candidate.")
     copied = with_copied_arguments(source, tree, program_names(tree, entry_point) | {entry_point})
     imports = _foreign_imports(tree, "solution")
     count = max(1, certain_asserts(tree))
-    of_objects = makes_objects(tree, program_names(tree, entry_point))
-    asserted = AssertTests(entry_point, copied, count, visible, may_reach_none(tree), imports, of_objects)
+    # A class under test, which `candidate(...)` makes objects of.
+    of_objects = entry_point[:1].isupper() and "." not in entry_point
+    of_objects = of_objects or makes_objects(tree, program_names(tree, entry_point))
+    asserted = AssertTests(
+        entry_point, copied, count, visible, may_reach_none(tree), imports, of_objects, beyond(tree, "solution")
+    )
     calls = calls_of_asserts(tree, entry_point)
     if calls is None:
         return asserted
@@ -296,9 +312,10 @@ def _pytest(form: Mapping[str, Any], place: str) -> PytestTests:
     files, module = form["files"], _dotted_name(form, "module", place) if "module" in form else "solution"
     if not isinstance(files, Mapping) or not files:
         raise UserError(f"{place}.files is {reprlib.repr(files)}; give a mapping from paths to the files' text.")
-    count, names, touched, of_objects = 0, set[str](), False, False
+    count, names, touched, of_objects, hidden = 0, set[str](), False, False, False
     imports: dict[str, frozenset[int]] = {}
     copied: dict[str, str] = {}
+    out_of_reach = ""
     configured = any(PurePosixPath(str(path)).name in _CONFIGURATIONS for path in files)
     for path, content in files.items():
         if content is None:
@@ -312,8 +329,11 @@ def _pytest(form: Mapping[str, Any], place: str) -> PytestTests:
             touched = touched or _mentions_module(tree, module)
             imports[path] = _foreign_imports(tree, module)
             of_objects = of_objects or makes_objects(tree, names_from_module(tree, module))
+            out_of_reach = out_of_reach or beyond(tree, module)
             if configured or _is_collected(path):
-                count += _count_tests(tree)
+                count += count_tests(tree)
+                hidden = hidden or may_make_tests(tree)
+                _refuse_skipped(tree, f"{place}.files[{path!r}]")
     declared = form.get("count")
     if declared is not None and (isinstance(declared, bool) or not isinstance(declared, int) or declared < 1):
         raise UserError(f"{place}.count is {declared!r}; give the number of tests, or leave it out.")
@@ -321,13 +341,30 @@ def _pytest(form: Mapping[str, Any], place: str) -> PytestTests:
         raise UserError(f"{place}.files has no file that pytest collects; name one test_something.py.")
     if not touched:
         raise UserError(f"{place}.files never imports {module!r}, so any program would pass; import what is tested.")
-    if declared is None and not count:
+    if declared is None and not count and not hidden:
         raise UserError(f"{place}.files has no test function, so any program would pass; name one test_something.")
     texts = {path: copied.get(path, str(content)) for path, content in files.items() if content is not None}
     exact = declared is not None
     return PytestTests(
-        texts, module, frozenset(names), declared or count, exact, _visible(form, place), imports, of_objects
+        texts,
+        module,
+        frozenset(names),
+        count=declared or max(1, count),
+        exact=exact,
+        visible=_visible(form, place),
+        foreign_imports=imports,
+        of_objects=of_objects,
+        beyond=out_of_reach,
     )
+
+
+def _refuse_skipped(tree: ast.Module, place: str) -> None:
+    skipped = skipped_test(tree)
+    if skipped is not None:
+        raise UserError(
+            f"{place} has the test {skipped[0]!r} with @{skipped[1]}, which no program can pass, since a test that is "
+            "skipped or expected to fail is not passed; take it out."
+        )
 
 
 def _is_collected(path: str) -> bool:
@@ -359,13 +396,6 @@ def _imported(tree: ast.Module, module: str) -> set[str]:
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in aliases:
             names.add(node.attr)
     return names
-
-
-def _count_tests(tree: ast.Module) -> int:
-    """How many tests a file has at the least: what is parametrized counts once."""
-    scopes = [tree.body, *(node.body for node in tree.body if isinstance(node, ast.ClassDef))]
-    functions = [node for scope in scopes for node in scope if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
-    return sum(function.name.startswith("test") for function in functions)
 
 
 def _cases(form: Mapping[str, Any], place: str) -> list[tuple[str, Mapping[str, Any]]]:

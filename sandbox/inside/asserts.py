@@ -12,7 +12,7 @@ import sys
 import types
 from typing import Any
 
-from . import frames, harness, opposite
+from . import frames, harness, imports, opposite
 
 _LENGTH = 500
 _NAME = re.compile(r"(?<![\w.])[^\W\d]\w*")
@@ -46,7 +46,12 @@ def conduct(job: dict, channel: harness.Channel, program: Any) -> None:
         _execute(job, record, program)
         completed = True
     except BaseException as error:
-        record.report(_where(error), False, described(error))
+        # Where the program has ended before, what it lacked may be missing here too.
+        gone = imports.missing_import(job["source"], job["module"])
+        if gone is None:
+            record.report(_where(error), False, described(error))
+        else:
+            record.report(f"the tests (line {gone[0]})", False, f"ModuleNotFoundError: No module named {gone[1]!r}")
     if completed and not record.seen:
         record.report("check", True, "")
     for name in record.seen:
@@ -77,7 +82,7 @@ def _execute(job: dict, record: _Record, program: Any) -> None:
         # Another Python's, or what it refused.
         ready = prepared(job["source"])
     _, code, record.names, wanted = ready
-    space: dict = {"__name__": "tests", "__builtins__": builtins, "__tests__": record}
+    space: dict = {"__name__": "__main__", "__builtins__": builtins, "__tests__": record}
     for name in wanted:
         if not hasattr(builtins, name) or name == job["entry_point"]:
             try:
@@ -89,7 +94,7 @@ def _execute(job: dict, record: _Record, program: Any) -> None:
     exec(marshal.loads(code), space)
     check = space.get("check")
     if isinstance(check, types.FunctionType):
-        check(space["candidate"])
+        check(*[space["candidate"]][: check.__code__.co_argcount])
 
 
 def _defined(node: ast.stmt, source: str) -> list:

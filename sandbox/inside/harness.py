@@ -156,6 +156,10 @@ def _call(module: types.ModuleType, entry_point: str, arguments: bytes, channel:
     args, kwargs = plain.load(arguments)
     try:
         value = resolve(module, entry_point)(*args, **kwargs)
+        if type(value) is types.CoroutineType:
+            import asyncio
+
+            value = asyncio.run(value)
     except BaseException as error:
         if os.getpid() != channel.process:
             raise

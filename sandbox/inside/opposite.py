@@ -10,6 +10,7 @@ import io
 import itertools
 import os
 import re
+import threading
 import types
 from collections import deque
 from typing import Any, Optional
@@ -25,7 +26,11 @@ class ProgramEnded(Exception):
 
 
 class ProgramError(Exception):
-    """The program raised what is no ordinary exception, such as SystemExit."""
+    """The program raised what is no ordinary exception, such as KeyboardInterrupt."""
+
+
+class ProgramExit(SystemExit, Exception):
+    """The program called for its own end, as `sys.exit` does; no reason for the tests to end."""
 
 
 class Inside:
@@ -73,6 +78,8 @@ class Opposite:
         self.looked_at: dict = {}
         self.around = surroundings.Around(self.hand_over)
         self.ended = False
+        # Tests may have threads, and the program answers one question at a time.
+        self.turn = threading.RLock()
 
     def get(self, name: str) -> Any:
         """What the program means by a name; raises AttributeError."""
@@ -103,6 +110,10 @@ class Opposite:
 
     def call(self, number: int, args: list, kwargs: dict) -> Any:
         """Call something of the program's; lists, dicts and sets among the arguments are changed as it changed them."""
+        with self.turn:
+            return self._call(number, args, kwargs)
+
+    def _call(self, number: int, args: list, kwargs: dict) -> Any:
         for given in (*args, *kwargs.values()):
             self.refuse_own_file(given)
         told, named = self.encode(args), self.encode(kwargs)
@@ -149,11 +160,14 @@ class Opposite:
             self.ended = True
 
     def refuse_own_file(self, given: Any) -> None:
-        """Refuse the path of a file that only the tests' process has."""
-        own = f"{os.environ.get('TMPDIR', '')}/"
-        if isinstance(given, str) and len(own) > 1 and given.startswith(own) and os.path.exists(given):
-            self.needs_inside = True
-            raise TypeError(f"the file {given} is not in reach of the program's process")
+        """Refuse the path of a file that only the tests' process has, or will have."""
+        top = os.environ.get("TMPDIR", "")
+        path = str(given) if isinstance(given, (str, os.PathLike)) else ""
+        if top and path.startswith(f"{top}/"):
+            folder = os.path.dirname(path)
+            if os.path.exists(path) or (folder not in (top, os.environ.get("HOME")) and os.path.isdir(folder)):
+                self.needs_inside = True
+                raise TypeError(f"the file {path} is not in reach of the program's process")
 
     def do(self, operation: str, *args: Any) -> Any:
         """Have an operation done by the program."""
@@ -166,6 +180,10 @@ class Opposite:
         Raises:
             ProgramEnded: there is none.
         """
+        with self.turn:
+            return self._ask(question)
+
+    def _ask(self, question: list) -> list:
         self.asked = True
         if self.ended:
             raise ProgramEnded("the program has ended")
@@ -222,12 +240,16 @@ class Opposite:
         except (plain.NotPlain, TypeError, ValueError):
             self.ended = True
             raise ProgramEnded("the program answered nonsense") from None
+        if kind is ProgramExit:
+            raise ProgramExit(*said)
         if issubclass(kind, (StopIteration, StopAsyncIteration)) and not may_stop:
             kind = ProgramError
         raise raised.rebuilt(kind, said, kept, text)
 
     def exception(self, name: Any, module: Any, bases: Any) -> type:
         """The exception class of this name."""
+        if (name, module) == ("SystemExit", "builtins"):
+            return ProgramExit
         return raised.class_of(name, module, bases, self.exceptions) or ProgramError
 
     def encode(self, value: Any) -> Any:
@@ -351,6 +373,9 @@ class StandIn:
     def __getattr__(self, name: str) -> Any:
         if name == "__name__":
             return object.__getattribute__(self, "_name")
+        if name.startswith(_MARKS_OF_PYTEST):
+            # Asked of all that a test file has, which says nothing about the program.
+            raise AttributeError(name)
         if name.startswith("__") and name.endswith("__") and name not in ("__doc__", "__dict__"):
             if name in _INSIDES:
                 object.__getattribute__(self, "_opposite").needs_inside = True
@@ -536,6 +561,7 @@ _OF_BUILT_IN_TYPES = (*_WITH_NAMES, "iterator", "builtin")
 _CALLABLES = ("function", "class", "exception")
 # What the tests ask of an instance of a class under test without showing it what is expected.
 _METHODS = ("getitem", "enter", "int", "float", "index")
+_MARKS_OF_PYTEST = ("_pytest", "_mock_name", "pytestmark", "__test__")
 # What only the function itself could say.
 _INSIDES = (
     "__signature__",

@@ -9,7 +9,7 @@ import os
 import sys
 from typing import Any
 
-from . import frames, harness, opposite
+from . import frames, harness, imports, opposite
 
 _LENGTH = 2000
 _NOT_STARTED = 4  # `pytest.ExitCode.USAGE_ERROR`: a conftest.py that cannot be imported, say
@@ -36,7 +36,7 @@ def conduct(job: dict, channel: harness.Channel, program: Any) -> None:
         channel.send(frames.END, [False, program.trusted, False])
         return
     sys.modules[job["module"]] = program.as_module(job["module"])
-    record = _Record(channel)
+    record = _Record(channel, job)
     # The same order and the same folder everywhere; nothing of the scratch folder configures it but the tests' files.
     options = ["-q", "-p", "no:cacheprovider", "--rootdir=.", "--override-ini=addopts=", "."]
     said = io.StringIO()
@@ -53,8 +53,9 @@ def conduct(job: dict, channel: harness.Channel, program: Any) -> None:
 class _Record:
     """A plugin of pytest that reports each test."""
 
-    def __init__(self, channel: harness.Channel) -> None:
+    def __init__(self, channel: harness.Channel, job: dict) -> None:
         self.channel = channel
+        self.job = job
         self.collected = self.done = 0
         self.broken = False
         self.failure: dict = {}
@@ -66,7 +67,25 @@ class _Record:
     def pytest_collectreport(self, report: Any) -> None:
         if report.failed:
             self.broken = True
-            self.channel.send(frames.TEST, [report.nodeid or "collection", False, str(report.longrepr)[-_LENGTH:]])
+            why = self.missing_import(report.nodeid) or str(report.longrepr)[-_LENGTH:]
+            self.channel.send(frames.TEST, [report.nodeid or "collection", False, why])
+
+    def missing_import(self, path: str) -> str:
+        """What a file that was not collected imports in vain, as pytest would say it; "" if nothing."""
+        source = self.job["files"].get(path, b"").decode("utf-8", "replace")
+        gone = imports.missing_import(source, self.job["module"])
+        return f"{path}:{gone[0]}: ModuleNotFoundError: No module named {gone[1]!r}" if gone else ""
+
+    def pytest_pyfunc_call(self, pyfuncitem: Any) -> Any:
+        """Run a coroutine as a test; there is no plugin for it."""
+        import asyncio
+        import inspect
+
+        if not inspect.iscoroutinefunction(pyfuncitem.obj):
+            return None
+        arguments = {name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames}
+        asyncio.run(pyfuncitem.obj(**arguments))
+        return True
 
     def pytest_runtest_logreport(self, report: Any) -> None:
         name = report.nodeid
@@ -74,7 +93,9 @@ class _Record:
             self.passed.add(name)
         elif report.failed or report.skipped or hasattr(report, "wasxfail"):
             self.passed.discard(name)
-            self.failure.setdefault(name, f"{report.when} {report.outcome}: {str(report.longrepr)[-_LENGTH:]}")
+            # Before anything runs, pytest looks for the fixtures; the program has no part in that.
+            when = "fixture lookup" if type(report.longrepr).__name__ == "FixtureLookupErrorRepr" else report.when
+            self.failure.setdefault(name, f"{when} {report.outcome}: {str(report.longrepr)[-_LENGTH:]}")
         if report.when == "teardown":
             self.done += 1
             passed = name in self.passed and name not in self.failure
