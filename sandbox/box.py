@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
+from .batch import Batch
 from .errors import UserError
 from .faults import SandboxFault
 from .inside.plain import NotPlain
@@ -132,32 +133,38 @@ class Box:
             UserError: an argument of a call is no plain data.
             SandboxFault: the infrastructure failed; nothing is known about the program.
         """
+        return self._run(program, limits, None)
+
+    def _run(self, program: Program, limits: Limits | None, batch: Batch | None) -> Result:
         try:
-            return self._pool.run(program, limits or self.limits)
+            return self._pool.run(program, limits or self.limits, batch)
         except NotPlain as error:
             raise UserError(f"The program cannot be handed over, because {error}.") from error
 
     def map(self, programs: Iterable[Program], limits: Limits | None = None) -> list[Result | SandboxFault]:
-        """One entry for each program, in order: its result, or the fault that `run` would raise."""
-        futures = [self.submit(program, limits) for program in programs]
-        try:
+        """One entry for each program, in order: its result, or the fault that `run` would raise.
+
+        When it is interrupted, the programs end.
+        """
+        with Batch() as batch:
+            futures = [self._submit(program, limits, batch) for program in programs]
             return [_result_or_fault(future) for future in futures]
-        except BaseException:
-            for future in futures:
-                future.cancel()
-            raise
 
     async def arun(self, program: Program, limits: Limits | None = None) -> Result:
-        """`run` for asyncio; the event loop goes on meanwhile."""
-        return await asyncio.wrap_future(self.submit(program, limits))
+        """`run` for asyncio; the event loop goes on meanwhile. When it is cancelled, the program ends."""
+        with Batch() as batch:
+            return await asyncio.wrap_future(self._submit(program, limits, batch))
 
     def submit(self, program: Program, limits: Limits | None = None) -> Future[Result]:
         """The future of `run`."""
+        return self._submit(program, limits, None)
+
+    def _submit(self, program: Program, limits: Limits | None, batch: Batch | None) -> Future[Result]:
         with self._lock:
             if self._threads is None or os.getpid() != self._owner:
                 self._owner = os.getpid()
                 self._threads = ThreadPoolExecutor(self.size, thread_name_prefix="rlvr-sandbox")
-            return self._threads.submit(self.run, program, limits)
+            return self._threads.submit(self._run, program, limits, batch)
 
     def close(self) -> None:
         """End everything, programs at work too; may be called again."""

@@ -308,6 +308,11 @@ class Container:
         """What the zygote said on stderr."""
         return "" if self._stream is None else self._stream.last_words()
 
+    def interrupt(self) -> None:
+        """End the connection, and with it the zygote; see `slot.Transport`."""
+        if self._stream is not None:
+            self._stream.interrupt()
+
     def close(self) -> None:
         """Kill the container and remove it; where the daemon does not answer, the reaper does so later."""
         self.disown()

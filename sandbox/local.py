@@ -97,6 +97,11 @@ class LocalProcess:
         except (OSError, ValueError):
             return ""
 
+    def interrupt(self) -> None:
+        """Kill it, so that who waits for it in another thread sees its end."""
+        with contextlib.suppress(OSError):
+            self._process.kill()
+
     def close(self) -> None:
         """Kill it and wait until everything that it started is gone, for some seconds at most."""
         if os.getpid() != self._owner:

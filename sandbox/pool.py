@@ -10,6 +10,7 @@ from collections import deque
 from typing import Protocol
 
 from . import protocol
+from .batch import Batch
 from .faults import SandboxFault, SlotLost
 from .limits import Limits
 from .program import Program
@@ -53,24 +54,30 @@ class SlotPool:
         self._idle: deque[Slot] = deque()
         self._all: set[Slot] = set()
 
-    def run(self, program: Program, limits: Limits) -> Result:
+    def run(self, program: Program, limits: Limits, batch: Batch | None = None) -> Result:
         """What came of the program; waits for a free slot.
 
         A slot that is lost in the middle is taken for an accident, and the job tried on another, at most twice.
         If that one is lost as well while other programs run well, the program is what does it.
 
+        Args:
+            program: what to run.
+            limits: what it may use.
+            batch: what it is given up with.
+
         Raises:
-            SandboxFault: the infrastructure failed.
+            SandboxFault: the infrastructure failed, or the batch was given up.
         """
+        batch = batch or Batch()
         message = protocol.job_message(program, limits)
         began = time.monotonic()
         for _ in range(_TRIES):
             try:
-                return self._run_once(program, message, limits)
+                return self._run_once(program, message, limits, batch)
             except SlotLost:
                 if self._closed:
                     raise
-        self._run_once(_PROBE, protocol.job_message(_PROBE, Limits()), Limits())
+        self._run_once(_PROBE, protocol.job_message(_PROBE, Limits()), Limits(), batch)
         return Result(
             status="signalled",
             signal=9,
@@ -79,8 +86,9 @@ class SlotPool:
             wall_seconds=time.monotonic() - began,
         )
 
-    def _run_once(self, program: Program, message: bytes, limits: Limits) -> Result:
-        with self._slot() as slot:
+    def _run_once(self, program: Program, message: bytes, limits: Limits, batch: Batch) -> Result:
+        batch.go_on()
+        with self._slot() as slot, batch.at_work(slot):
             return result_of(program, limits, slot.run(message, limits))
 
     @contextlib.contextmanager

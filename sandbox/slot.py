@@ -32,6 +32,9 @@ class Transport(Protocol):
     def quiet(self) -> bool:
         """Whether it stands and has nothing to say, as is right between two jobs; never raises."""
 
+    def interrupt(self) -> None:
+        """Have whoever sends or receives, in another thread, meet the end now; does not wait, and never raises."""
+
     def close(self) -> None:
         """End the zygote and everything it started, and free what belongs to it; may be called again, never raises."""
 

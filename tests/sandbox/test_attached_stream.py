@@ -6,6 +6,7 @@ import socket
 import ssl
 import struct
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -88,3 +89,19 @@ def test_stdout_and_stderr_are_told_apart(ends: Ends) -> None:
     daemons.sendall(piece(b"oh", kind=2) + piece(b"said") + piece(b"!", kind=2))
     assert stream.receive(time.monotonic() + 30) == b"said"
     assert stream.last_words() == "oh!"
+
+
+def test_who_waits_sees_an_interruption_at_once(ends: Ends) -> None:
+    stream, ended = AttachedStream(ends[0]), threading.Event()
+
+    def wait() -> None:
+        with contextlib.suppress(OSError):
+            assert stream.receive(time.monotonic() + 600) == b""
+        ended.set()
+
+    thread = threading.Thread(target=wait, daemon=True)
+    thread.start()
+    while sys._current_frames()[thread.ident or 0].f_code.co_name not in ("receive", "recv", "read"):
+        time.sleep(0.01)
+    stream.interrupt()
+    assert ended.wait(60)
