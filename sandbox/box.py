@@ -49,7 +49,7 @@ def open(backend: str = "auto", *, pool: int | None = None, limits: Limits | Non
     if backend == "auto":
         backend, options = _chosen(options)
         _log.info("The sandbox backend 'auto' takes %r here.", backend)
-    limits = limits or Limits()
+    limits = Limits() if limits is None else Limits.checked(limits)
     if backend == "docker":
         # Containers are made for them.
         options = {**options, "limits": limits}
@@ -130,14 +130,19 @@ class Box:
             limits: what it may use; by default the sandbox's.
 
         Raises:
-            UserError: an argument of a call is no plain data.
+            UserError: an argument of a call is no plain data, or this is no program, or these are no limits.
             SandboxFault: the infrastructure failed; nothing is known about the program.
         """
-        return self._run(program, limits, None)
+        return self._run(*self._checked(program, limits), None)
 
-    def _run(self, program: Program, limits: Limits | None, batch: Batch | None) -> Result:
+    def _checked(self, program: object, limits: object) -> tuple[Program, Limits]:
+        if not isinstance(program, Program):
+            raise UserError(f"The sandbox was to run {program!r:.80}, but runs a Program, such as Program('print(1)').")
+        return program, self.limits if limits is None else Limits.checked(limits)
+
+    def _run(self, program: Program, limits: Limits, batch: Batch | None) -> Result:
         try:
-            return self._pool.run(program, limits or self.limits, batch)
+            return self._pool.run(program, limits, batch)
         except NotPlain as error:
             raise UserError(f"The program cannot be handed over, because {error}.") from error
 
@@ -160,11 +165,12 @@ class Box:
         return self._submit(program, limits, None)
 
     def _submit(self, program: Program, limits: Limits | None, batch: Batch | None) -> Future[Result]:
+        asked = self._checked(program, limits)
         with self._lock:
             if self._threads is None or os.getpid() != self._owner:
                 self._owner = os.getpid()
                 self._threads = ThreadPoolExecutor(self.size, thread_name_prefix="rlvr-sandbox")
-            return self._threads.submit(self._run, program, limits, batch)
+            return self._threads.submit(self._run, *asked, batch)
 
     def close(self) -> None:
         """End everything, programs at work too; may be called again."""

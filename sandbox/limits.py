@@ -51,6 +51,15 @@ class Limits:
                 kind = "number of seconds" if seconds else "whole number"
                 raise UserError(f"The sandbox limit {field.name} is {value!r}, but has to be a {kind} above 0.")
 
+    @staticmethod
+    def checked(limits: object) -> Limits:
+        """The argument, if it is one; raises UserError otherwise."""
+        if isinstance(limits, Limits):
+            return limits
+        raise UserError(
+            f"The limits of the sandbox are {limits!r:.80}, but have to be Limits, such as Limits(cpu_seconds=2)."
+        )
+
     @property
     def wall(self) -> float:
         """The wall limit in seconds, worked out from the CPU limit where none was given."""

@@ -9,6 +9,11 @@ from typing import Any, Literal
 
 from .errors import UserError
 
+_TEXT = (str, bytes, bytearray, memoryview)
+# To ask an abstract class takes long, and nearly all are of the types before it.
+_SEQUENCE = (list, tuple, Sequence)
+_MAPPING = (dict, Mapping)
+
 
 @dataclass(frozen=True)
 class Call:
@@ -20,11 +25,27 @@ class Call:
         args: its positional arguments: None, bool, int, float, complex, str, bytes, Decimal, Fraction, range, slice,
             Ellipsis, dates, times and timedeltas, and lists, tuples, sets, frozensets, deques and dicts of them.
         kwargs: its keyword arguments.
+
+    Raises:
+        UserError: the name is no text, or the arguments are no list or mapping.
     """
 
     entry_point: str
     args: Sequence[Any] = ()
     kwargs: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        _check_text("The function of a call", self.entry_point)
+        if not isinstance(self.args, _SEQUENCE) or isinstance(self.args, _TEXT):
+            raise UserError(
+                f"The arguments of a call of {self.entry_point!r} are {self.args!r:.80}, but have to be a list or a "
+                f"tuple; one argument is written Call({self.entry_point!r}, [...])."
+            )
+        if not isinstance(self.kwargs, _MAPPING) or not all(isinstance(name, str) for name in self.kwargs):
+            raise UserError(
+                f"The keyword arguments of a call of {self.entry_point!r} are {self.kwargs!r:.80}, but have to be a "
+                "mapping from names to values."
+            )
 
 
 @dataclass(frozen=True)
@@ -50,6 +71,9 @@ class TestProgram:
         module: under which name the tests import the program (pytest).
         inside: run the tests inside the program's own process. Nothing that such a report says can be relied on
             (`trusted=False`); for tests that the stand-ins cannot serve.
+
+    Raises:
+        UserError: a field is not what it has to be.
     """
 
     __test__ = False  # pytest would collect it by its name
@@ -64,7 +88,10 @@ class TestProgram:
     def __post_init__(self) -> None:
         if self.form not in ("asserts", "pytest"):
             raise UserError(f"The form of the tests is {self.form!r}, but has to be 'asserts' or 'pytest'.")
-        _check_paths(self.files)
+        _check_text("The source of the tests", self.source)
+        _check_text("The function under test", self.entry_point)
+        _check_text("The module under test", self.module)
+        _check_files(self.files)
 
 
 @dataclass(frozen=True)
@@ -83,6 +110,9 @@ class Program:
         command: another program to run in the working folder, as a list of words (other languages).
         env: its environment, which is otherwise nearly empty.
         test: tests to run beside it.
+
+    Raises:
+        UserError: a field is not what it has to be, or two contradict each other.
     """
 
     source: str = ""
@@ -97,9 +127,17 @@ class Program:
         asked = [name for name in ("call", "command", "test") if getattr(self, name) is not None]
         if len(asked) > 1:
             raise UserError(f"A program has both {asked[0]} and {asked[1]}, but can have only one of them.")
-        if isinstance(self.command, str):
-            raise UserError(f"The command {self.command!r} is one string, but has to be a list of words.")
-        _check_paths(self.files)
+        if self.source is not None or self.command is None:
+            _check_text("The source of a program", self.source)
+        _check_content("The stdin of a program", self.stdin)
+        _check_files(self.files)
+        _check_environment(self.env)
+        if self.call is not None and not isinstance(self.call, Call):
+            _check_calls(self.call)
+        elif self.command is not None:
+            _check_command(self.command)
+        elif self.test is not None and not isinstance(self.test, TestProgram):
+            raise UserError(f"The tests of a program are {self.test!r:.80}, but have to be a TestProgram.")
 
     @property
     def calls(self) -> tuple[Call, ...]:
@@ -109,8 +147,59 @@ class Program:
         return (self.call,) if isinstance(self.call, Call) else tuple(self.call)
 
 
-def _check_paths(files: Mapping[str, bytes | str]) -> None:
-    for path in files:
+# Thousands of programs are made a second, so these only look at types, and at text that is nearly always short.
+
+
+def _check_text(what: str, value: object) -> None:
+    if not isinstance(value, str):
+        raise UserError(f"{what} is {value!r:.80}, but has to be text (a str).")
+
+
+def _check_content(what: str, value: object) -> None:
+    # A number would stand for so many zero bytes.
+    if not isinstance(value, _TEXT):
+        raise UserError(f"{what} is {value!r:.80}, but has to be text or bytes.")
+
+
+def _check_files(files: object) -> None:
+    if not isinstance(files, _MAPPING):
+        raise UserError(f"The files of a program are {files!r:.80}, but have to be a mapping from paths to contents.")
+    for path, content in files.items():
+        _check_text("The path of a file", path)
         parts = PurePosixPath(path).parts
         if not parts or parts[0] == "/" or ".." in parts or "\0" in path:
             raise UserError(f"The file path {path!r} has to be relative and to stay inside the working folder.")
+        if path.endswith(("/", "/.")):
+            raise UserError(f"The file path {path!r} names a folder, but has to name a file.")
+        _check_content(f"The file {path!r}", content)
+
+
+def _check_environment(env: object) -> None:
+    if not isinstance(env, _MAPPING):
+        raise UserError(f"The environment of a program is {env!r:.80}, but has to be a mapping from names to values.")
+    for name, value in env.items():
+        _check_text("The name of an environment variable", name)
+        if not name or "=" in name or "\0" in name:
+            raise UserError(
+                f"The name of an environment variable is {name!r:.80}, but cannot be empty or hold '=' or a NUL."
+            )
+        _check_text(f"The environment variable {name!r}", value)
+        if "\0" in value:
+            raise UserError(f"The environment variable {name!r} is {value!r:.80}, but cannot hold a NUL.")
+
+
+def _check_calls(calls: object) -> None:
+    if not isinstance(calls, _SEQUENCE) or not all(isinstance(call, Call) for call in calls):
+        raise UserError(
+            f"The call of a program is {calls!r:.80}, but has to be a Call or a list of them, such as "
+            "Call('add', [1, 2])."
+        )
+
+
+def _check_command(command: object) -> None:
+    words = isinstance(command, _SEQUENCE) and not isinstance(command, _TEXT) and len(command) > 0
+    if not words or not all(isinstance(word, str) and "\0" not in word for word in command):  # type: ignore[attr-defined]
+        raise UserError(
+            f"The command of a program is {command!r:.80}, but has to be a list of words without a NUL, such as "
+            "['sh', '-c', 'ls']."
+        )
