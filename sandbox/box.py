@@ -74,6 +74,11 @@ def _chosen(options: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     missing = missing_image(outside.get("image"))
     if missing is None:
         return "docker", outside
+    if outside.get("runtime") is not None:
+        raise UserError(
+            f"The sandbox was to use Docker's runtime {outside['runtime']!r}, but the daemon has no image {missing}; "
+            f"get it with docker pull {missing}, make one with rlvr sandbox build-image, or leave the runtime out."
+        )
     _log.warning(
         "A Docker daemon answers, but has no image %s (docker pull %s, or rlvr sandbox build-image).", missing, missing
     )

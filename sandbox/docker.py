@@ -25,6 +25,7 @@ from .faults import SandboxFault
 from .images import BUILT_IMAGE, DEFAULT_IMAGE, IMAGE_VARIABLE, chosen_image
 from .limits import MIB, Limits
 from .namespace import PACKAGES_AT
+from .nearest import did_you_mean
 from .protocol import BOOTSTRAP
 from .reaper import Owner, Reaper, reap, remove
 from .slot import Outcome, Slot
@@ -90,7 +91,7 @@ class DockerBackend:
         """A new slot.
 
         Raises:
-            UserError: the image is missing.
+            UserError: the image is missing, or the daemon has no such runtime.
             SandboxFault: the daemon does not answer or refuses, or the zygote did not start.
         """
         if self._daemon is not daemon():
@@ -273,7 +274,7 @@ class Container:
         runtime: the daemon's runtime, such as `runsc` (gVisor) or `kata`; None for its default.
 
     Raises:
-        UserError: the image is missing, or the package `docker` is not installed.
+        UserError: the image is missing, the daemon has no such runtime, or the package `docker` is not installed.
         SandboxFault: the daemon does not answer, or refuses.
     """
 
@@ -335,7 +336,7 @@ class Container:
 
     def _start(self, limits: Limits, runtime: str | None) -> None:
         client = self.daemon.client
-        with asking("start a container", self.image):
+        with asking("start a container", self.image), _known_runtime(client, runtime):
             made = client.create_container(
                 self.image,
                 # With the site module, so that what is installed in the image can be imported.
@@ -413,6 +414,28 @@ def asking(what: str, image: str = "") -> Iterator[None]:
         ) from error
     except (DockerException, RequestException, HTTPError, OSError) as error:
         raise SandboxFault(f"The Docker daemon failed to {what}: {error}") from error
+
+
+@contextmanager
+def _known_runtime(client: Any, runtime: str | None) -> Iterator[None]:
+    """Inside, containers are made for a runtime.
+
+    The daemon decides whether it has it, for it may find one by its name alone.
+
+    Raises:
+        UserError: the daemon has no such runtime.
+    """
+    from docker.errors import APIError
+
+    try:
+        yield
+    except APIError as error:
+        if runtime is None or not error.is_client_error() or "runtime" not in str(error.explanation).lower():
+            raise
+        names = client.info().get("Runtimes") or {}
+        if runtime in names:
+            raise
+        raise UserError(f"The Docker daemon has no runtime {runtime!r}; {did_you_mean(runtime, names)}") from error
 
 
 def _new_client(limit: float) -> Any:

@@ -208,10 +208,13 @@ def test_a_daemon_that_is_not_there_is_a_fault(monkeypatch: pytest.MonkeyPatch) 
         docker.Container("any:image")
 
 
-def test_an_unknown_runtime_is_a_fault_and_leaves_nothing(image: str) -> None:
+@pytest.mark.parametrize("backend", ["docker", "auto"])
+def test_an_unknown_runtime_is_a_mistake_and_leaves_nothing(image: str, backend: str) -> None:
     before = {each["Id"] for each in listed("rlvr-sandbox")}
-    with pytest.raises(SandboxFault):
-        docker.Container(image, runtime="no-such-runtime")
+    with pytest.raises(UserError, match=r"^The Docker daemon has no runtime 'nope'; the known ones are .*'runc'.*\.$"):
+        rlvr.sandbox.open(backend, image=image, runtime="nope")
+    with pytest.raises(UserError, match=r"has no runtime 'runcc'; did you mean .*'runc'"):
+        rlvr.sandbox.open(backend, image=image, runtime="runcc")
     assert {each["Id"] for each in listed("rlvr-sandbox")} <= before
 
 
@@ -270,3 +273,5 @@ def test_auto_takes_namespaces_where_the_daemon_has_no_image(
     ]
     with pytest.raises(UserError, match="other:image"):
         rlvr.sandbox.open("auto", pool=1, image="other:image")
+    with pytest.raises(UserError, match="Docker's runtime 'runc', but the daemon has no image no-such:image; get it"):
+        rlvr.sandbox.open("auto", pool=1, runtime="runc")
