@@ -105,7 +105,8 @@ class Program:
     Args:
         source: Python source; with `command` it is written to `solution.py` where it is not empty.
         stdin: what it reads on stdin.
-        files: relative path to content, laid into its working folder.
+        files: relative path to content, laid into its working folder. Scripts that begin with `#!`, and ELF programs,
+            can be executed.
         call: functions to call.
         command: another program to run in the working folder, as a list of words (other languages).
         env: its environment, which is otherwise nearly empty.

@@ -105,12 +105,14 @@ def _run(job: dict, channel: Channel) -> int:
 
 
 def write_file(path: str, content: bytes) -> None:
-    """Lay a file into the working folder."""
+    """Lay a file into the working folder; a script with a `#!` line, or a program, can be executed."""
     folder = os.path.dirname(path)
     if folder:
         os.makedirs(folder, exist_ok=True)
     with open(path, "wb") as file:
         file.write(content)
+    if content.startswith((b"#!", b"\x7fELF")):
+        os.chmod(path, 0o755)
 
 
 def _execute(job: dict) -> int:

@@ -65,6 +65,14 @@ def test_stdin_files_and_environment(box: Box) -> None:
     assert result.text() == "b'\\xff\\x00\\n' hällo 5 b __main__\n"
 
 
+def test_scripts_among_the_files_can_be_executed(box: Box) -> None:
+    python = box.run(Program("import sys; print(sys.executable)")).text().strip()
+    files = {"tools/answer": f"#!{python}\nprint(6 * 7)\n", "data.txt": "6 * 7\n"}
+    result = box.run(Program(files=files, command=["./tools/answer"]))
+    assert (result.status, result.stdout) == ("ok", b"42\n"), result.text("stderr")
+    assert box.run(Program(files=files, command=["./data.txt"])).exit_code == 126
+
+
 def test_input_that_ends(box: Box) -> None:
     assert (
         box.run(Program("input()\ninput()", stdin="one\n"))
