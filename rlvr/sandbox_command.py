@@ -54,6 +54,9 @@ def run_command(
     program = Program(_text(file), stdin=b"" if stdin is None else _content(stdin))
     options = {} if image is None else {"image": image}
     with _faults_in_one_sentence(), open_sandbox(backend, pool=1, limits=limits, **options) as box:
+        if backend == "auto":
+            # On stderr, for the program's output may be read by another.
+            typer.echo(f"The sandbox backend 'auto' takes {box.backend!r} here.", err=True)
         result = box.run(program)
     sys.stdout.buffer.write(result.stdout)
     sys.stdout.buffer.flush()

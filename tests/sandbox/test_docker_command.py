@@ -47,6 +47,14 @@ def test_a_program_that_fails_is_shown_and_said(built: str) -> None:
     assert "nonzero_exit" in shown
 
 
+def test_auto_says_which_backend_it_took_apart_from_the_output(built: str, tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text("print(6 * 7)")
+    shown = CliRunner().invoke(sandbox_app, ["run", str(program), f"--image={built}"])
+    assert shown.stderr == "The sandbox backend 'auto' takes 'docker' here.\n"
+    assert shown.stdout.startswith("42\n")
+
+
 def test_mistakes_are_said_in_one_sentence(built: str, tmp_path: Path) -> None:
     for arguments in (["run", str(tmp_path / "missing.py")], ["build-image", "--python", str(tmp_path / "python")]):
         failed = CliRunner().invoke(sandbox_app, arguments)
