@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Set
 from pathlib import Path
 
 import pytest
@@ -55,15 +56,22 @@ def descendants(top: int) -> set[int]:
     return kin - {top}
 
 
-def left_by(owner: int, inside: set[int], backend: str) -> list[object]:
+def containers(owner: int, backend: str) -> set[str]:
+    """Those of a process."""
+    if backend != "docker":
+        return set()
+    from rlvr.sandbox.docker import daemon
+
+    found = daemon().client.containers(all=True, filters={"label": f"rlvr.sandbox.process={owner}"})
+    return {container["Id"] for container in found}
+
+
+def left_by(owner: int, inside: set[int], backend: str, before: Set[str] = frozenset()) -> list[object]:
     """Its processes and its containers that are still there after a time in which they should end."""
     deadline = time.monotonic() + WAIT
     while True:
         left: list[object] = [process for process in inside if Path(f"/proc/{process}").exists()]
-        if backend == "docker":
-            from rlvr.sandbox.docker import daemon
-
-            left += daemon().client.containers(all=True, filters={"label": f"rlvr.sandbox.process={owner}"})
+        left += containers(owner, backend) - before
         if not left or time.monotonic() > deadline:
             return left
         time.sleep(0.02)
@@ -119,11 +127,14 @@ def test_a_mistake_in_one_program_of_many_ends_the_others(own_box: Box) -> None:
         assert future.result(WAIT).text() == "42\n"
 
 
-def test_closing_ends_what_waits(own_box: Box) -> None:
+def test_closing_ends_what_waits(backend: str) -> None:
+    # Those of other tests' sandboxes, in this very process.
+    before = containers(os.getpid(), backend)
+    own_box = rlvr.sandbox.open(backend, pool=1, limits=LONG)
     future = own_box.submit(Program(SLEEP))
     while not any(slot.jobs for slot in list(own_box._pool._all)):
         time.sleep(0.01)
     own_box.close()
     with pytest.raises(rlvr.sandbox.SandboxFault):
         future.result(WAIT)
-    assert left_by(os.getpid(), set(), own_box.backend) == []
+    assert left_by(os.getpid(), set(), backend, before) == []
