@@ -20,6 +20,7 @@ TIME_LIMITS = ("wall_limit", "cpu_limit")
 _ENDED_WELL = ("ok", "nonzero_exit", "signalled")
 _LONGEST_STDERR = 400
 _LONGEST_TEXT = 300
+_COPIES = '; the arguments were copies: tests of what becomes of them say "in_place": true'
 _MISSING_MODULE = re.compile(r"ModuleNotFoundError: No module named '([\w.]+)'")
 _MISSING_FIXTURE = re.compile(r"^E +fixture '(\w+)' not found", re.MULTILINE)
 _LINE_OF_ASSERTS = re.compile(r"the tests \(line (\d{1,9})\)")
@@ -147,7 +148,7 @@ def outcome_beside(form: AssertTests | PytestTests, result: Result, objects: boo
     if failure:
         # What did not run to the end is not passed as a whole, whatever its counts say.
         passed = min(passed, count - 1)
-        failure += _stderr(result)
+        failure += _stderr(result) + ("" if timed_out or not form.copied else _COPIES)
     fault = ""
     if failure and not inside:
         fault = _out_of_reach(form, objects) or ("" if timed_out else _fault(form, report, objects, by_own_word))

@@ -6,7 +6,8 @@
     {"form": "pytest", "files": {"test_add.py": "..."}, "module": "solution"}
 
 Several of them in a list are run one after the other. A case, or a whole form without cases, is hidden unless it says
-`"visible": true`; forms with cases take `"tolerance"`, for all or in a case.
+`"visible": true`; forms with cases take `"tolerance"`, for all or in a case. The other two take `"in_place": true`, for
+tests of what a program does to its arguments: they hand over no copies.
 """
 
 from __future__ import annotations
@@ -42,8 +43,8 @@ from .code_reach import beyond
 _KEYS = {
     "calls": (("entry_point", "cases"), ("tolerance",)),
     "stdin": (("cases",), ("tolerance",)),
-    "asserts": (("entry_point", "source"), ("visible",)),
-    "pytest": (("files",), ("module", "visible", "count")),
+    "asserts": (("entry_point", "source"), ("visible", "in_place")),
+    "pytest": (("files",), ("module", "visible", "count", "in_place")),
 }
 """The keys that each form must have, and those that it may have."""
 
@@ -120,6 +121,7 @@ class AssertTests:
         foreign_imports: the lines on which they import something else than the program.
         of_objects: whether they are about objects of the program's own classes.
         beyond: what they ask for that does not reach the program from another process; "" if nothing.
+        copied: whether some arguments are handed over as copies.
     """
 
     entry_point: str
@@ -130,6 +132,7 @@ class AssertTests:
     foreign_imports: frozenset[int] = frozenset()
     of_objects: bool = False
     beyond: str = ""
+    copied: bool = False
 
 
 @dataclass(frozen=True)
@@ -146,6 +149,7 @@ class PytestTests:
         foreign_imports: for each file, the lines on which it imports something else than the program.
         of_objects: whether they are about objects of the program's own classes.
         beyond: what they ask for that does not reach the program from another process; "" if nothing.
+        copied: whether some arguments are handed over as copies.
     """
 
     files: Mapping[str, str]
@@ -157,6 +161,7 @@ class PytestTests:
     foreign_imports: Mapping[str, frozenset[int]] = field(default_factory=dict)
     of_objects: bool = False
     beyond: str = ""
+    copied: bool = False
 
 
 Tests = CallTests | StdinTests | AssertTests | PytestTests
@@ -261,12 +266,12 @@ def _stdin(form: Mapping[str, Any], place: str) -> StdinTests:
 
 def _asserts(form: Mapping[str, Any], place: str) -> CallTests | AssertTests:
     entry_point, source = _dotted_name(form, "entry_point", place), _text(form, "source", place)
-    return _asserts_of(entry_point, source, _visible(form, place), place)
+    return _asserts_of(entry_point, source, _visible(form, place), _in_place(form, place), place)
 
 
 # Many completions have tests of their own that read the same.
 @lru_cache(maxsize=4096)
-def _asserts_of(entry_point: str, source: str, visible: bool, place: str) -> CallTests | AssertTests:
+def _asserts_of(entry_point: str, source: str, visible: bool, in_place: bool, place: str) -> CallTests | AssertTests:
     tree = _parsed(source, f"{place}.source")
     if not any(isinstance(node, ast.Assert) for node in ast.walk(tree)):
         raise UserError(f"{place}.source has no assert statement, so any program would pass; add one.")
@@ -277,14 +282,22 @@ def _asserts_of(entry_point: str, source: str, visible: bool, place: str) -> Cal
         )
     if not calls_program(tree, entry_point):
         raise UserError(f"{place}.source never calls {entry_point!r}, so any program would pass; call it or candidate.")
-    copied = with_copied_arguments(source, tree, program_names(tree, entry_point) | {entry_point})
+    names = program_names(tree, entry_point) | {entry_point}
+    run = source if in_place else with_copied_arguments(source, tree, names)
     imports = _foreign_imports(tree, "solution")
     count = max(1, certain_asserts(tree))
     # A class under test, which `candidate(...)` makes objects of.
     of_objects = entry_point[:1].isupper() and "." not in entry_point
-    of_objects = of_objects or makes_objects(tree, program_names(tree, entry_point))
     asserted = AssertTests(
-        entry_point, copied, count, visible, may_reach_none(tree), imports, of_objects, beyond(tree, "solution")
+        entry_point,
+        run,
+        count,
+        visible,
+        whole=may_reach_none(tree),
+        foreign_imports=imports,
+        of_objects=of_objects or makes_objects(tree, program_names(tree, entry_point)),
+        beyond=beyond(tree, "solution"),
+        copied=run != source,
     )
     calls = calls_of_asserts(tree, entry_point)
     if calls is None:
@@ -316,6 +329,7 @@ def _pytest(form: Mapping[str, Any], place: str) -> PytestTests:
     imports: dict[str, frozenset[int]] = {}
     copied: dict[str, str] = {}
     out_of_reach = ""
+    in_place = _in_place(form, place)
     configured = any(PurePosixPath(str(path)).name in _CONFIGURATIONS for path in files)
     for path, content in files.items():
         if content is None:
@@ -325,7 +339,8 @@ def _pytest(form: Mapping[str, Any], place: str) -> PytestTests:
         if path.endswith(".py"):
             tree = _parsed(content, f"{place}.files[{path!r}]")
             names |= _imported(tree, module)
-            copied[path] = with_copied_arguments(content, tree, names_from_module(tree, module))
+            if not in_place:
+                copied[path] = with_copied_arguments(content, tree, names_from_module(tree, module))
             touched = touched or _mentions_module(tree, module)
             imports[path] = _foreign_imports(tree, module)
             of_objects = of_objects or makes_objects(tree, names_from_module(tree, module))
@@ -355,6 +370,7 @@ def _pytest(form: Mapping[str, Any], place: str) -> PytestTests:
         foreign_imports=imports,
         of_objects=of_objects,
         beyond=out_of_reach,
+        copied=any(text != files[path] for path, text in texts.items()),
     )
 
 
@@ -441,6 +457,13 @@ def _visible(given: Mapping[str, Any], place: str) -> bool:
     if not isinstance(visible, bool):
         raise UserError(f"{place}.visible is {reprlib.repr(visible)}; give true or false.")
     return visible
+
+
+def _in_place(form: Mapping[str, Any], place: str) -> bool:
+    in_place = _or(form.get("in_place"), False)
+    if not isinstance(in_place, bool):
+        raise UserError(f"{place}.in_place is {reprlib.repr(in_place)}; give true or false.")
+    return in_place
 
 
 def _tolerant(form: Mapping[str, Any], case: Mapping[str, Any], place: str) -> Comparison:

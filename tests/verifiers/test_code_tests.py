@@ -158,6 +158,24 @@ def test_an_argument_that_the_assertion_reads_again_is_copied(source: str, copie
     compile(form.source, "tests", "exec")
 
 
+def test_tests_of_what_becomes_of_arguments_are_left_as_they_are() -> None:
+    source = "a = [2]\nassert f(a) == len(a)"
+    tests = {"form": "asserts", "entry_point": "f", "source": source}
+    # One after the other, for what was read once is remembered.
+    (copied,), (own,), (again,) = (read_tests({**tests, "in_place": in_place}) for in_place in (False, True, None))
+    assert isinstance(own, AssertTests)
+    assert own.source == source
+    assert copied == again != own
+    file = "from solution import f\ndef test_f():\n    a = [2]\n    assert f(a) == len(a)\n"
+    files = {"test_f.py": file, "conftest.py": ""}
+    (copied,), (own,) = (read_tests({"form": "pytest", "files": files, "in_place": given}) for given in (None, True))
+    assert isinstance(copied, PytestTests)
+    assert isinstance(own, PytestTests)
+    assert own.files == files
+    assert "deepcopy" in copied.files["test_f.py"]
+    assert (copied.copied, own.copied) == (True, False)
+
+
 @pytest.mark.parametrize(
     ("tests", "message"),
     [
@@ -182,6 +200,15 @@ def test_an_argument_that_the_assertion_reads_again_is_copied(source: str, copie
         ({"form": "pytest", "files": {"test_a.py": "def test_a(): pass"}}, "never imports 'solution'"),
         ({"form": "pytest", "files": {"test_a.py": "def test_a(): pass"}, "module": "a b"}, "'a b', which is no name"),
         ({"form": "asserts", "entry_point": "f", "source": "assert True"}, "never calls 'f'"),
+        (
+            {"form": "asserts", "entry_point": "f", "source": "assert f(1)", "in_place": 1},
+            "^tests.in_place is 1; give true or false.$",
+        ),
+        (
+            {"form": "pytest", "files": {"test_a.py": "from solution import f\ndef test_a(): f()"}, "in_place": "yes"},
+            "^tests.in_place is 'yes'; give true or false.$",
+        ),
+        ({**CALLS, "in_place": True}, "unknown key 'in_place'"),
         ({"form": "asserts", "entry_point": "f", "source": "def check(c):\n    assert 1 == 1"}, "never calls 'f'"),
         ({**CALLS, "entry_point": "f g"}, "'f g', which is no name"),
         ({**CALLS, "entry_point": "A.if"}, "'A.if', which is no name"),
