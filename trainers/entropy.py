@@ -67,10 +67,15 @@ class EntropyBonus:
 
     def state_dict(self) -> dict[str, float | None]:
         """What a checkpoint keeps."""
-        return {"coef": self.coef, "last": self.last}
+        return {"coef": self.coef, "start": self._algorithm.entropy_coef, "last": self.last}
 
     def load_state_dict(self, state: dict[str, float | None]) -> None:
-        """Go on from a checkpoint; a constant weight is the configuration's, which may have been changed."""
-        if self._algorithm.entropy_target is not None and state["coef"] is not None:
+        """Go on from a checkpoint; where the configuration has another weight than it had, that is where it stands.
+
+        Older checkpoints do not say with which one they started.
+        """
+        started = state.get("start", self._algorithm.entropy_coef)
+        steered = self._algorithm.entropy_target is not None and started == self._algorithm.entropy_coef
+        if steered and state["coef"] is not None:
             self.coef = state["coef"]
         self.last = state["last"]

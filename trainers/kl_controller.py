@@ -35,9 +35,13 @@ class KLController:
 
     def state_dict(self) -> dict[str, float]:
         """What a checkpoint keeps."""
-        return {"coef": self.coef}
+        return {"coef": self.coef, "start": self._algorithm.kl_coef}
 
     def load_state_dict(self, state: dict[str, float]) -> None:
-        """Go on from a checkpoint; a fixed weight is the configuration's, which may have been changed."""
-        if self._algorithm.kl_controller == "proportional":
+        """Go on from a checkpoint; where the configuration has another weight than it had, that is where beta stands.
+
+        Older checkpoints do not say with which one they started.
+        """
+        started = state.get("start", self._algorithm.kl_coef)
+        if self._algorithm.kl_controller == "proportional" and started == self._algorithm.kl_coef:
             self.coef = state["coef"]

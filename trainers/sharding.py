@@ -103,7 +103,8 @@ def keep_step(model: TokenLogprobs | ReferenceOfAdapter | Critic, device: torch.
 class WholeOptimizer:
     """An optimizer of sharded parameters whose state is saved, and loaded, as that of the whole ones.
 
-    Both are to be asked for by every process.
+    Both are to be asked for by every process. What it has learned of the gradients is loaded; its learning rate, betas
+    and weight decay stay those that it was made with, which a resumed run may have been given anew.
 
     Args:
         optimizer: also one whose parameters are not sharded.
@@ -119,7 +120,9 @@ class WholeOptimizer:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Take each process's part of what `state_dict` gave."""
-        self._optimizer.load_state_dict({**state, "state": self._each(state["state"], part_like)})
+        made = self._optimizer.state_dict()["param_groups"]
+        groups = [{**mine, "params": saved["params"]} for mine, saved in zip(made, state["param_groups"], strict=True)]
+        self._optimizer.load_state_dict({"state": self._each(state["state"], part_like), "param_groups": groups})
 
     def _each(self, state: dict[int, dict[str, Any]], change: Any) -> dict[int, dict[str, Any]]:
         parameters = [parameter for group in self._optimizer.param_groups for parameter in group["params"]]

@@ -73,3 +73,9 @@ def test_the_state_comes_back():
     fixed = bonus(entropy_coef=0.7)
     fixed.load_state_dict({"coef": 0.1, "last": 0.5})
     assert fixed.applied == 0.7
+    changed = bonus(**{**cells, "entropy_coef": 0.3})
+    changed.load_state_dict(made.state_dict())
+    assert (changed.coef, changed.last) == (0.3, 0.5)
+    older = bonus(**cells)
+    older.load_state_dict({"coef": 0.15, "last": 0.5})
+    assert older.coef == 0.15

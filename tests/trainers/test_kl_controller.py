@@ -51,6 +51,23 @@ def test_the_state_goes_on_where_it_was():
     assert second.coef == first.coef == pytest.approx(0.11)
 
 
+def test_a_weight_that_was_changed_since_is_where_it_goes_on():
+    first, second = controller(), controller(coef=0.9)
+    first.observe(60.0, 500)
+    second.load_state_dict(first.state_dict())
+    assert second.coef == 0.9
+    second.observe(60.0, 500)
+    third = controller(coef=0.9)
+    third.load_state_dict(second.state_dict())
+    assert third.coef == second.coef == pytest.approx(0.99)
+
+
+def test_a_checkpoint_that_does_not_say_where_it_started_is_gone_on_with():
+    mine = controller(coef=0.9)
+    mine.load_state_dict({"coef": 0.11})
+    assert mine.coef == 0.11
+
+
 def test_the_fixed_one_stays():
     mine = controller("fixed")
     mine.observe(60.0, 500)

@@ -151,6 +151,27 @@ def test_a_resumed_run_is_the_run_that_was_not_stopped(fine, tmp_path, kind):
     assert carried(tmp_path / "whole")["kl"]["coef"] != coefs[-1]
 
 
+@pytest.mark.parametrize("kind", ["separate", "shared"])
+def test_a_resumed_run_moves_by_the_settings_that_it_is_given(fine, tmp_path, kind):
+    critic = {"kind": kind, "learning_rate": 1e-3}
+    run(configuration(fine, critic=critic), tmp_path, stop_after=1)
+    config = configuration(
+        fine,
+        critic={**critic, "learning_rate": 3e-3, "weight_decay": 0.5},
+        train={"weight_decay": 100.0, "adam_betas": [0.0, 0.25]},
+    )
+    trainer = Trainer(config, tmp_path, resume=True)
+    group, own = trainer.optimizer.param_groups[0], trainer.credit.critic.optimizer.param_groups[0]
+    assert (group["betas"], group["weight_decay"]) == ((0.0, 0.25), 100.0)
+    assert (own["lr"], own["weight_decay"]) == (3e-3, 0.5)
+    weight = next(iter(trainer.credit.critic.critic.head.parameters()))
+    assert trainer.credit.critic.optimizer.state[weight]["exp_avg"].any()
+    before = max(float(weight.detach().abs().max()) for weight in trainer.policy.parameters())
+    trainer.run()
+    # A learning rate of 0.0005 times a decay of 100 takes a twentieth off each weight at every optimizer step.
+    assert max(float(weight.detach().abs().max()) for weight in trainer.policy.parameters()) < 0.8 * before
+
+
 def test_the_critic_of_a_run_is_where_the_next_one_starts(fine, tmp_path):
     critic = {"learning_rate": 1e-3, "warmup_steps": 9}
     run(configuration(fine, critic=critic), tmp_path / "first")

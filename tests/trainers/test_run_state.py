@@ -1,6 +1,8 @@
+import pytest
 import torch
 
 from rlvr.trainers.run_state import RunState
+from rlvr.trainers.sharding import WholeOptimizer
 from rlvr.trainers.task_queue import TaskQueue
 
 
@@ -31,6 +33,27 @@ def test_a_part_that_an_older_checkpoint_lacks_stays_as_it_was_made():
     made = optimizer()
     RunState(optimizer(), tasks=queue).load_state_dict(made.state_dict())
     assert queue.taken == 4
+
+
+def test_an_optimizer_goes_on_with_the_settings_that_it_was_made_with():
+    mine = optimizer()
+    mine.step()
+    saved = WholeOptimizer(mine).state_dict()
+    weight = torch.nn.Parameter(torch.ones(3))
+    theirs = torch.optim.AdamW([weight], lr=0.5, betas=(0.0, 0.5), weight_decay=0.25)
+    WholeOptimizer(theirs).load_state_dict(saved)
+    group, state = theirs.param_groups[0], theirs.state[weight]
+    assert (group["lr"], group["betas"], group["weight_decay"]) == (0.5, (0.0, 0.5), 0.25)
+    # A tenth of the gradient 1, 2, 3, and a thousandth of its square.
+    assert state["exp_avg"].tolist() == pytest.approx([0.1, 0.2, 0.3])
+    assert state["exp_avg_sq"].tolist() == pytest.approx([0.001, 0.004, 0.009])
+    assert float(state["step"]) == 1
+
+
+def test_the_state_of_an_optimizer_of_other_weights_is_refused():
+    two = torch.optim.AdamW([torch.nn.Parameter(torch.ones(3)), torch.nn.Parameter(torch.ones(3))])
+    with pytest.raises(ValueError, match="parameter group"):
+        WholeOptimizer(optimizer()).load_state_dict(two.state_dict())
 
 
 def test_the_queue_goes_on_where_it_was_whatever_sizes_are_taken():
