@@ -130,13 +130,7 @@ def evaluate(
     options = {"split": "eval", **(options or {})}
     posed = make_vec(env, 1, **options)
     count = len(posed.tasks) if tasks is None else min(tasks, len(posed.tasks))
-    about = {
-        "env": env,
-        "options": options,
-        "sampling": vars(sampling),
-        "seed": seed,
-        **(identity or {}),
-    }
+    about = _about(env, options, sampling, seed, identity)
     ranks = ranks or Ranks()
     rows = ranks.alone(partial(_begin, rows_path, about, count, n))
 
@@ -170,6 +164,47 @@ def evaluate(
             rows |= missing
         on_progress(min(chunk[-1][1] * count + chunk[-1][0] + 1, count * n), count * n)
     return summarise(env, list(rows.values()), n, ks)
+
+
+def check_rows(
+    env: str,
+    *,
+    rows_path: Path,
+    options: dict[str, Any],
+    n: int,
+    tasks: int | None,
+    sampling: Sampling,
+    seed: int,
+    identity: dict[str, Any],
+    complete: bool,
+) -> None:
+    """See whether `evaluate`, called with the same, would take the rows that there are. Nothing is written.
+
+    Args:
+        env: see `evaluate`, as for all that is not said here.
+        complete: whether all of the rows have to be there, as none can be drawn any more.
+
+    Raises:
+        UserError: if there are rows of something else, or too few.
+    """
+    about = _about(env, {"split": "eval", **options}, sampling, seed, identity)
+    found = _kept_about(rows_path)
+    changed = [] if found is None else _changes(found, _as_json(about))
+    if changed:
+        raise UserError(
+            f"The samples in {rows_path} were drawn with {'; '.join(changed)}; resume with that as it was, or train in "
+            "another run_dir."
+        )
+    if not complete:
+        return
+    posed = len(make_vec(env, 1, **{"split": "eval", **options}).tasks)
+    count = posed if tasks is None else min(tasks, posed)
+    there = len(_rows(rows_path, _whole_lines(rows_path), count, n))
+    if there < count * n:
+        raise UserError(
+            f"{rows_path} holds {there} of the {count * n} samples that the section eval asks for (n {n}, {count} "
+            "tasks), and the policy before training can draw no more of them; resume with that section as it was."
+        )
 
 
 def summarise(env: str, rows: Sequence[Row], n: int, ks: Sequence[int]) -> Evaluation:
@@ -259,36 +294,73 @@ def _keep(rows_path: Path, graded: Mapping[tuple[int, int], Row], count: int, n:
     _append(rows_path, [graded[pair] for pair in new])
 
 
+def _about(
+    env: str, options: dict[str, Any], sampling: Sampling, seed: int, identity: dict[str, Any] | None
+) -> dict[str, Any]:
+    return {"env": env, "options": options, "sampling": vars(sampling), "seed": seed, **(identity or {})}
+
+
+def _as_json(about: dict[str, Any]) -> Any:
+    return json.loads(json.dumps(about, default=str))
+
+
 def _claim(rows_path: Path, about: dict[str, Any]) -> None:
     """Note beside the rows what they are samples of, or refuse rows of something else."""
     rows_path.parent.mkdir(parents=True, exist_ok=True)
-    note = rows_path.with_suffix(".about.json")
-    wanted = json.dumps(about, sort_keys=True, default=str)
-    if not rows_path.exists() or rows_path.stat().st_size == 0:
-        note.write_text(wanted, encoding="utf-8")
+    found = _kept_about(rows_path)
+    if found is None:
+        _note(rows_path).write_text(json.dumps(about, sort_keys=True, default=str), encoding="utf-8")
         return
+    changed = _changes(found, _as_json(about))
+    if changed:
+        raise UserError(f"{rows_path} holds samples with {'; '.join(changed)}; name another file.")
+
+
+def _kept_about(rows_path: Path) -> dict[str, Any] | None:
+    """What the rows are samples of; None where there are none yet."""
+    if not rows_path.exists() or rows_path.stat().st_size == 0:
+        return None
+    note = _note(rows_path)
     if not note.exists():
         # It may be a file of the user's that has nothing to do with us, so it is left as it is.
         raise UserError(f"{rows_path} exists, but no {note.name} says of what it holds samples; name another file.")
-    found, now = json.loads(note.read_text(encoding="utf-8")), json.loads(wanted)
-    differing = sorted(key for key in {*found, *now} if found.get(key) != now.get(key))
-    if differing:
-        key = differing[0]
-        raise UserError(
-            f"{rows_path} holds samples with {key} = {found.get(key)!r}, not {now.get(key)!r}; name another file."
-        )
+    about: dict[str, Any] = json.loads(note.read_text(encoding="utf-8"))
+    return about
+
+
+def _note(rows_path: Path) -> Path:
+    return rows_path.with_suffix(".about.json")
+
+
+def _changes(found: Any, now: Any, key: str = "") -> list[str]:
+    """What differs, setting by setting, by its name with dots."""
+    if isinstance(found, dict) and isinstance(now, dict):
+        names = sorted({*found, *now})
+        return [
+            change
+            for name in names
+            for change in _changes(found.get(name), now.get(name), f"{key}.{name}" if key else name)
+        ]
+    return [] if found == now else [f"{key} = {found!r}, not {now!r}"]
 
 
 def _read_rows(rows_path: Path, count: int, n: int) -> dict[tuple[int, int], Row]:
     """The rows that are asked for and there already; a last line that was cut off is taken out of the file."""
-    if not rows_path.exists():
-        return {}
-    text = rows_path.read_text(encoding="utf-8")
-    whole = text[: text.rfind("\n") + 1]
-    if whole != text:
+    whole = _whole_lines(rows_path)
+    if rows_path.exists() and rows_path.stat().st_size != len(whole.encode()):
         rows_path.write_text(whole, encoding="utf-8")
+    return _rows(rows_path, whole, count, n)
+
+
+def _whole_lines(rows_path: Path) -> str:
+    """What there is but for a last line that was cut off."""
+    text = rows_path.read_text(encoding="utf-8") if rows_path.exists() else ""
+    return text[: text.rfind("\n") + 1]
+
+
+def _rows(rows_path: Path, lines: str, count: int, n: int) -> dict[tuple[int, int], Row]:
     try:
-        rows = [json.loads(line) for line in whole.splitlines()]
+        rows = [json.loads(line) for line in lines.splitlines()]
     except json.JSONDecodeError as error:
         raise UserError(f"{rows_path} has a line that is no JSON ({error}); mend it, or name another file.") from None
     return {(row["task"], row["sample"]): row for row in rows if row["task"] < count and row["sample"] < n}

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from accelerate import Accelerator
 
+from ..verifiers import UserError
 from .checkpoint import ADAPTER
 from .credit import BanditCredit
 from .critic import Critic, build_critic, load_critic
@@ -138,6 +139,11 @@ class LearnerBuilder:
         """The policy as the run begins, or as it was at a checkpoint."""
         settings = self._config.model
         whole = checkpoint is not None and settings.lora is None
+        if checkpoint is not None and (checkpoint / ADAPTER).is_dir() == whole:
+            there, asked = ("an adapter", "whole weights") if whole else ("whole weights", "an adapter")
+            raise self._ranks.agreed(
+                UserError(f"The checkpoint {checkpoint} holds {there}, not {asked}; resume with model.lora as it was.")
+            )
         loaded = self._load(settings.model_copy(update={"name": str(checkpoint)}) if whole else self._base_model())
         if settings.lora is not None:
             add_adapter(loaded.model, settings.lora, derive(self._config.seed, "adapter"), base=settings.name)

@@ -35,7 +35,7 @@ from .durable import published, sync, sync_tree, write_text
 from .dynamic_sampling import Sampled, sample_with_spread
 from .engines import Completion, Engine, Sampling
 from .env_options import env_options
-from .evaluate import Evaluation, evaluate
+from .evaluate import Evaluation, check_rows, evaluate
 from .formula import formula
 from .generation import check_engine, generating, needs_check, open_engine, open_rollouts
 from .learner import LearnerBuilder
@@ -91,7 +91,6 @@ class Trainer:
         self.envs = make_vec(config.env.id, self._my_prompts * train.group_size, **env_options(config, config.env))
         self._warn_if_eval_tasks_are_trained_on()
         checkpoint = self.ranks.alone(partial(self._claim, resume))
-        open_trackers(self.accelerator, config.log)
 
         self.step = 0 if checkpoint is None else checkpoint_step(checkpoint)
         self._saved = None if checkpoint is None else self.step
@@ -121,6 +120,8 @@ class Trainer:
         )
         if checkpoint is not None:
             restore_state(checkpoint, self.state)
+        if resume:
+            self.ranks.alone(self._check_kept_evaluations)
         self._taken = self.queue.taken
         say = self.reporter.say
         self.engine = open_engine(
@@ -140,7 +141,10 @@ class Trainer:
         with contextlib.ExitStack() as failed:
             failed.callback(self.close)
             self._renew_engine()
+            open_trackers(self.accelerator, config.log)
             self.log = MetricsLog(run_dir / "metrics.jsonl", self.accelerator)
+            # Until here nothing of an earlier run was changed, so that settings that are refused cost nothing.
+            self.ranks.alone(self._save_config)
             self.ranks.alone(self._forget_later_steps)
             failed.pop_all()
 
@@ -352,24 +356,36 @@ class Trainer:
             return self._evaluate(step, engine or self.engine)
 
     def _evaluate(self, step: int, engine: Engine) -> Evaluation:
-        settings, env = self.config.eval, self.config.eval_env
         return evaluate(
             engine,
             self.tokenizer,
             self.eos_ids,
-            env.id,
-            rows_path=self.run_dir / "eval" / f"step-{step:06d}.jsonl",
-            options=env_options(self.config, env),
-            n=settings.n,
-            ks=settings.k,
-            tasks=settings.tasks,
-            sampling=self.config.sampling.sampling(settings.temperature),
-            seed=derive(self.config.seed, "eval"),
+            ks=self.config.eval.k,
             batch_size=self.config.train.generation_batch_size,
-            identity={"model": self.config.model.model_dump(mode="json"), "step": step},
             ranks=self.ranks,
             on_progress=lambda done, total: self._evaluated(step, done, total),
+            **self._samples_of(step),
         )
+
+    def _samples_of(self, step: int) -> dict[str, Any]:
+        """Which samples an evaluation asks for, and where they are kept."""
+        settings, env = self.config.eval, self.config.eval_env
+        return {
+            "env": env.id,
+            "rows_path": self.run_dir / "eval" / f"step-{step:06d}.jsonl",
+            "options": env_options(self.config, env),
+            "n": settings.n,
+            "tasks": settings.tasks,
+            "sampling": self.config.sampling.sampling(settings.temperature),
+            "seed": derive(self.config.seed, "eval"),
+            "identity": {"model": self.config.model.model_dump(mode="json"), "step": step},
+        }
+
+    def _check_kept_evaluations(self) -> None:
+        """See that the evaluations that a resumed run goes on with are those that it asks for."""
+        check_rows(**self._samples_of(0), complete=self.step > 0)
+        if self.unfinished.metrics is not None or self.step >= self.config.train.steps:
+            check_rows(**self._samples_of(self.step), complete=False)
 
     def _evaluated(self, step: int, done: int, total: int) -> None:
         self.reporter.work(f"evaluate at step {step}", done, total)
@@ -402,10 +418,15 @@ class Trainer:
     def _claim(self, resume: bool) -> Path | None:
         """Make the folder of the run this run's; the checkpoint to go on from, if there is one."""
         run_dirs.claim(self.run_dir, resume)
-        checkpoint = self._checkpoint_to_resume() if resume else None
+        if resume:
+            return self._checkpoint_to_resume()
+        # At once, so that what is killed before it has begun can be resumed.
+        self._save_config()
+        return None
+
+    def _save_config(self) -> None:
         config = self.config.model_copy(update={"run_dir": str(self.run_dir)})
         run_dirs.save_config(config, self.run_dir / run_dirs.CONFIG)
-        return checkpoint
 
     def _forget_later_steps(self) -> None:
         # The line of a step comes after its evaluation.

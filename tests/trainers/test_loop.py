@@ -274,9 +274,8 @@ def test_the_evaluation_before_is_never_made_up_with_trained_weights(graded, tmp
     run(configuration(graded, **settings), tmp_path)
     before = (tmp_path / "eval" / "step-000000.jsonl").read_bytes()
     settings["eval"] |= more
-    trainer = Trainer(configuration(graded, **settings), tmp_path, resume=True)
-    with pytest.raises(UserError, match="samples of the policy before training"):
-        trainer.run()
+    with pytest.raises(UserError, match="the policy before training can draw no more of them"):
+        Trainer(configuration(graded, **settings), tmp_path, resume=True)
     assert (tmp_path / "eval" / "step-000000.jsonl").read_bytes() == before
 
 

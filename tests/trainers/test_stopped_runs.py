@@ -1,6 +1,7 @@
 """Where a run is stopped or cut short, and what the best of it is, inside one process."""
 
 import json
+import shutil
 from dataclasses import replace
 from itertools import count
 
@@ -9,6 +10,7 @@ import torch
 
 import rlvr
 from rlvr import UserError
+from rlvr.trainers import run_dir as run_dirs
 from rlvr.trainers.checkpoint import latest_checkpoint
 from rlvr.trainers.loop import Trainer
 from rlvr.trainers.models import load_model
@@ -53,7 +55,7 @@ def configuration(env, **sections):
         "log": {"samples_every": 2},
     }  # fmt: skip
     for name, section in sections.items():
-        settings[name] = {**settings.get(name, {}), **section}
+        settings[name] = {**settings.get(name, {}), **section} if isinstance(section, dict) else section
     return TrainConfig.model_validate(settings)
 
 
@@ -154,6 +156,34 @@ def test_a_finished_run_without_checkpoints_is_not_begun_anew(fine, tmp_path):
     with pytest.raises(UserError, match="no checkpoint to resume from"):
         Trainer(config, tmp_path, resume=True)
     assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
+
+
+def contents(folder):
+    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({"eval": {"n": 8}}, r"holds 16 of the 32 samples that the section eval asks for \(n 8, 4 tasks\)"),
+        ({"seed": 6}, "step-000000.jsonl were drawn with seed = "),
+        ({"sampling": {"max_tokens": 5}}, "drawn with sampling.max_tokens = 6, not 5; resume with that as it was"),
+        ({"model": {"dtype": "bfloat16"}}, "drawn with model.dtype = 'float32', not 'bfloat16'; resume"),
+        ({"model": {"lora": {"r": 4}}}, "step-000004 holds whole weights, not an adapter; resume with model.lora"),
+        ({"engine": {"kind": "vllm-server", "servers": ["http://127.0.0.1:9"]}}, "http://127.0.0.1:9"),
+    ],
+)
+def test_a_resumption_that_is_refused_changes_nothing(fine, whole, tmp_path, change, sentence):
+    run_dir = tmp_path / "run"
+    shutil.copytree(whole, run_dir)
+    before = contents(run_dir)
+    with pytest.raises(UserError, match=sentence):
+        Trainer(configuration(fine, train={"steps": 6}, **change), run_dir, resume=True)
+    assert contents(run_dir) == before
+    run_dirs.release(run_dir)
+    Trainer(configuration(fine, train={"steps": 6}), run_dir, resume=True).close()
+    assert "steps: 6" in (run_dir / "config.yaml").read_text()
+    assert not (run_dir / "final").exists()
 
 
 @pytest.mark.parametrize("resume", [False, True])
