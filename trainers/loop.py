@@ -201,11 +201,11 @@ class Trainer:
         if last or (every and self.step % every == 0):
             self.unfinished.metrics, self._saved = dict(metrics), None
             evaluation = self._evaluate_at(self.step)
-            self.unfinished.metrics = None
             metrics |= evaluation.metrics()
             score = None if math.isnan(evaluation.avg.value) else evaluation.avg.value
             if last:
                 results["after"] = evaluation
+        self.unfinished.metrics = None
         self._heed(self.monitor.observe(self.step, metrics))
         self._heed(self.monitor.observe_evaluation(self.step, metrics))
         if self.ranks.main:
@@ -252,20 +252,18 @@ class Trainer:
         metrics |= sampled.metrics | self.rollouts.metrics() | told
         metrics |= self.updater.step(batch, advantages, self.step, frozen)
         self.step += 1
-        updated = time.perf_counter()
-        metrics |= self._renew_engine()
-
         log = self.config.log
         if self.ranks.main and log.samples_every and self.step % log.samples_every == 0:
             write_samples(self.run_dir / "samples" / f"step-{self.step:06d}.txt", sampled.kept, log.samples)
-        finished = time.perf_counter()
+        updated = time.perf_counter()
         metrics |= {
             "completions/num_tokens": float(sum(trajectory.length for trajectory in sampled.everything)),
             "time/rollout": collected - started,
             "time/update": updated - collected,
-            "time/sync": finished - updated,
-            "step_time": finished - started,
         }
+        metrics |= self._hand_over(metrics)
+        finished = time.perf_counter()
+        metrics |= {"time/sync": finished - updated, "step_time": finished - started}
         # What is decided by them is decided alike in all processes, whose clocks and last bits differ.
         return self.ranks.broadcast(metrics)
 
@@ -306,6 +304,16 @@ class Trainer:
             lambda: check_engine(settings, self.engine, self.policy, self.envs, self.tokenizer, autocast)
         )
         return found[0]
+
+    def _hand_over(self, metrics: dict[str, float]) -> dict[str, float]:
+        """Renew the engine after a step; where it cannot be, the step is saved, with the metrics that it has by now."""
+        try:
+            return self._renew_engine()
+        except UserError:
+            # Every process meets it, and a resumed run finishes the step.
+            self.unfinished.metrics = self.ranks.broadcast(metrics)
+            self.save()
+            raise
 
     def _sample(self) -> Sampled:
         """What the step learns from: a rollout, or as many as give every group spread."""

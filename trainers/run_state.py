@@ -45,7 +45,7 @@ class RunState:
 
 
 class UnfinishedStep:
-    """A step whose updates are done but whose evaluation was interrupted.
+    """A step whose updates are done but whose evaluation was interrupted, or whose weights the engine did not take.
 
     Attributes:
         metrics: of its rollout and updates; None where no step is unfinished.

@@ -132,6 +132,30 @@ def test_a_step_whose_evaluation_was_stopped_is_logged_once_however_often_it_is_
     assert_same_run(tmp_path, whole)
 
 
+@pytest.mark.parametrize("step", [1, 2, 3, 4])
+def test_a_step_whose_weights_the_engine_does_not_take_is_not_lost(fine, whole, tmp_path, step):
+    trainer = Trainer(configuration(fine, checkpoint={"every": 0}), tmp_path)
+    kept = trainer.engine.sync
+
+    def sync(weights, version):
+        if version == step:
+            raise UserError("The server cannot take the weights; mend it.")
+        kept(weights, version)
+
+    trainer.engine.sync = sync
+    with pytest.raises(UserError, match="cannot take the weights"):
+        trainer.run()
+    trainer.close()
+    assert latest_checkpoint(tmp_path / "checkpoints").name == f"step-{step:06d}"
+    assert len(metrics_of(tmp_path) if step > 1 else []) == step - 1
+    # Stopped once more, before anything else is saved, it still has one line a step.
+    again = Trainer(configuration(fine, checkpoint={"every": 0}), tmp_path, resume=True)
+    again.stop_requested = True
+    again.run()
+    run(configuration(fine), tmp_path, resume=True)
+    assert_same_run(tmp_path, whole)
+
+
 def test_a_run_that_was_cut_short_before_its_first_checkpoint_begins_anew(fine, whole, tmp_path):
     trainer = Trainer(configuration(fine), tmp_path)
     step = trainer.train_step
