@@ -6,6 +6,7 @@ import contextlib
 import ctypes
 import importlib.util
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -20,6 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...sandbox.errors import UserError
+from .server_temporary_folder import make_server_folder, remove_with
 
 if TYPE_CHECKING:
     import psutil
@@ -133,10 +135,25 @@ class ServerProcess:
         options = replace(options, port=_free_port())
         self.url = f"http://{options.host}:{options.port}"
         log.parent.mkdir(parents=True, exist_ok=True)
-        with log.open("wb") as file:
-            self._process = subprocess.Popen(
+        self._folder = make_server_folder()
+        try:
+            self._process = self._start(options)
+        except BaseException:
+            shutil.rmtree(self._folder, ignore_errors=True)
+            raise
+        try:
+            self._remover = remove_with(self.pid, self._folder)
+        except BaseException:
+            self._stop()
+            raise
+
+    def _start(self, options: ServerOptions) -> subprocess.Popen[bytes]:
+        # Named twice: Python's own temporary files, and vLLM's sockets.
+        folder = {"TMPDIR": str(self._folder), "VLLM_RPC_BASE_PATH": str(self._folder)}
+        with self.log.open("wb") as file:
+            return subprocess.Popen(
                 server_command(options),
-                env=server_environment(),
+                env={**server_environment(), **folder},
                 stdin=subprocess.DEVNULL,
                 stdout=file,
                 stderr=subprocess.STDOUT,
@@ -151,8 +168,16 @@ class ServerProcess:
         return self._process.pid
 
     def close(self) -> None:
-        """Stop it, with all its processes."""
-        stop_group(self._process, _PATIENCE)
+        """Stop it, with all its processes, and remove its temporary files."""
+        self._stop()
+        self._remover.kill()
+        self._remover.wait()
+
+    def _stop(self) -> None:
+        try:
+            stop_group(self._process, _PATIENCE)
+        finally:
+            shutil.rmtree(self._folder, ignore_errors=True)
 
     def wait_until_ready(self, timeout: float = 1800.0) -> None:
         """Wait until it answers; it is stopped if it does not come to that.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import importlib.util
 import os
+import tempfile
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import count
@@ -16,6 +17,7 @@ from torch import Tensor
 
 from ...verifiers import UserError
 from ..engine_settings import EngineSettings
+from ..warmstart import cache_root
 from .base import Completion, Engine, Sampling
 from .process_state import kept_process_state, kept_random_state
 from .tied_weights import repack_tied_weights
@@ -70,8 +72,11 @@ class VLLMEngine(Engine):
         self._asleep: list[str] = []
         # vLLM joins a process group that it finds, and makes one where there is none.
         self._joined_group = torch.distributed.is_available() and torch.distributed.is_initialized()
+        # torch names a folder among the temporary files here where there is no name yet.
+        os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(cache_root() / "torchinductor"))
         with kept_process_state(_ENVIRONMENT):
             platform = _import_vllm()
+            _keep_compiled_headers(Path(os.environ["TORCHINDUCTOR_CACHE_DIR"]))
             self._sleeps = sleep and platform.is_sleep_mode_available()
             self._vllm: Any = _start(
                 model=str(folder),
@@ -325,6 +330,15 @@ def _import_vllm() -> Any:
             "torch that belong together."
         ) from error
     return current_platform
+
+
+def _keep_compiled_headers(cache: Path) -> None:
+    """Have torch's compiler keep them in its cache: they are the only thing that stays among the temporary files."""
+    import torch._inductor.codecache as compiler
+
+    if Path(getattr(compiler, "_HEADER_DIR", cache)).is_relative_to(tempfile.gettempdir()):
+        headers = cache / "precompiled_headers"
+        compiler._HEADER_DIR, compiler._HEADER_LOCK_DIR = str(headers), str(headers / "locks")
 
 
 def _start(**arguments: Any) -> Any:

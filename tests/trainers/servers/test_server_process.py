@@ -1,7 +1,10 @@
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+import tempfile
+from pathlib import Path
 
 import pytest
 
@@ -98,3 +101,61 @@ def test_a_server_ends_with_the_trainer_however_that_ends(tmp_path):
     alive = ["ps", "-o", "stat=", "-p", pid]
     while subprocess.run(alive, capture_output=True, text=True, check=False).stdout.strip()[:1] not in ("", "Z"):
         pass
+
+
+BUSY = """\
+import os, tempfile, time
+assert tempfile.gettempdir() == os.environ["VLLM_RPC_BASE_PATH"]
+os.makedirs(os.path.join(tempfile.gettempdir(), "some", "files"))
+print(tempfile.gettempdir(), flush=True)
+time.sleep(600)
+"""
+
+
+def temporary_folder(log):
+    """What the program `BUSY` wrote down, once it has."""
+    while not (log.exists() and (written := log.read_text()).endswith("\n")):
+        pass
+    return Path(written.strip())
+
+
+def test_closing_removes_a_server_s_temporary_files(program, tmp_path):
+    program(BUSY)
+    server = ServerProcess(ServerOptions("x"), tmp_path / "log")
+    folder = temporary_folder(tmp_path / "log")
+    assert folder.parent == Path(tempfile.gettempdir())
+    assert folder.stat().st_mode & 0o077 == 0
+    server.close()
+    assert not folder.exists()
+
+
+def test_a_server_s_temporary_files_go_when_the_trainer_is_killed(tmp_path):
+    log = tmp_path / "log"
+    trainer = (
+        "import sys\n"
+        "from pathlib import Path\n"
+        "from rlvr.trainers.engines import server_process as s\n"
+        "s.check_vllm = lambda: None\n"
+        f"s.server_command = lambda options: [sys.executable, '-c', {BUSY!r}]\n"
+        f"server = s.ServerProcess(s.ServerOptions('x'), Path({str(log)!r}))\n"
+        "sys.stdin.read()\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", trainer], stdin=subprocess.PIPE) as process:
+        folder = temporary_folder(log)
+        assert (folder / "some").exists()
+        process.kill()
+    while folder.exists():
+        pass
+
+
+def test_a_server_s_sockets_have_short_names_where_temporary_files_are_far_down(program, tmp_path, monkeypatch):
+    """The path of a Unix socket has 107 bytes at most, and vLLM's sockets have names of 36."""
+    deep = tmp_path / ("d" * 60)
+    deep.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(deep))
+    program(BUSY)
+    server = ServerProcess(ServerOptions("x"), tmp_path / "log")
+    folder = temporary_folder(tmp_path / "log")
+    server.close()
+    assert len(os.fsencode(folder)) + 1 + 36 <= 107
+    assert not folder.exists()

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import os
 import signal
+import tempfile
 from contextlib import closing
+from pathlib import Path
 
 import psutil
 import pytest
@@ -82,7 +84,10 @@ def assert_learns(rows):
 
 def test_a_run_learns_through_a_server_of_its_own(tmp_path, monkeypatch):
     reporter = Reporter()
-    rows = run(tmp_path, monkeypatch, reporter, max_model_len=64)
+    with tempfile.TemporaryDirectory() as temporary:
+        monkeypatch.setattr(tempfile, "tempdir", temporary)
+        rows = run(tmp_path, monkeypatch, reporter, max_model_len=64)
+        assert not list(Path(temporary).iterdir())
     assert_learns(rows)
     assert any("starting a vLLM server" in sentence for sentence in reporter.said)
     run_dir = str(tmp_path / "run")

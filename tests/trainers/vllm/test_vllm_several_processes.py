@@ -47,12 +47,19 @@ def test_each_process_of_a_run_has_an_engine_and_keeps_its_process_group(tiny, t
     program = tmp_path / "program.py"
     program.write_text(PROGRAM)
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2"]
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    environment = {name: value for name, value in os.environ.items() if name != "TORCHINDUCTOR_CACHE_DIR"}
+    folders = {"TMPDIR": str(temporary), "RLVR_CACHE": str(tmp_path / "cache")}
     ended = subprocess.run(
         [*command, str(program), str(tiny[2]), str(tmp_path)],
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        env={**environment, **folders, "OMP_NUM_THREADS": "1"},
         capture_output=True,
         text=True,
         timeout=600,
     )
     assert ended.returncode == 0, ended.stderr[-3000:]
     assert {path.name for path in tmp_path.glob("*.done")} == {"0.done", "1.done"}
+    # What torch's compiler makes is for later runs, too, and is not left among the temporary files.
+    assert not list(temporary.glob("torchinductor*"))
+    assert list((tmp_path / "cache").rglob("precompiled_headers"))
