@@ -29,7 +29,9 @@ def serve_command(
     ],
     host: Annotated[str, typer.Option(help="The address to listen at.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=1, max=65535)] = 8000,
-    dtype: Annotated[str, typer.Option(help="auto, float32, bfloat16 or float16.")] = "auto",
+    dtype: Annotated[
+        str, typer.Option(help="float32, bfloat16 or float16; auto: that of the model's folder.")
+    ] = "auto",
     gpu_memory_utilization: Annotated[
         float, typer.Option(min=0.01, max=1.0, help="Share of the device's memory that it takes.")
     ] = 0.9,

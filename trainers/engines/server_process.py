@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import importlib.util
+import json
 import os
 import shutil
 import signal
@@ -41,7 +42,7 @@ class ServerOptions:
         model: a folder in Hugging Face format, or a name on the hub.
         host: the address that it listens at; anybody who can reach it can give it other weights.
         port: the port.
-        dtype: of its weights; `auto` is the model's own.
+        dtype: of its weights; `auto` is that of the model's folder, and what vLLM chooses where that has none.
         gpu_memory_utilization: share of the device's memory that is its; without a GPU nothing is reserved by it.
         max_model_len: prompt and completion together; the model's if None.
         tensor_parallel_size: devices that the weights are spread over.
@@ -77,7 +78,8 @@ def server_command(options: ServerOptions, *more: str) -> list[str]:
     # The wheel for CPUs has no command of its own that works: it looks for its metadata under the name of the other.
     program = ["vllm.entrypoints.openai.api_server", "--model"] if on_cpu else ["vllm.entrypoints.cli.main", "serve"]
     flags = [
-        *(options.model, "--host", options.host, "--port", str(options.port), "--dtype", options.dtype),
+        *(options.model, "--host", options.host, "--port", str(options.port)),
+        *("--dtype", _own_dtype(options.model) if options.dtype == "auto" else options.dtype),
         *("--logprobs-mode", "processed_logprobs"),
         # Temperatures and penalties that a model's folder suggests would bend what is drawn.
         *("--generation-config", "vllm"),
@@ -98,6 +100,20 @@ def server_command(options: ServerOptions, *more: str) -> list[str]:
         flags += ["--gpu-memory-utilization", str(options.gpu_memory_utilization)]
         flags += ["--weight-transfer-config", '{"backend": "nccl"}']
     return [sys.executable, "-m", *program, *flags, *more]
+
+
+def _own_dtype(model: str) -> str:
+    """That of a folder, or else `auto`, with which vLLM chooses: it would make 16 bits of a folder's 32."""
+    try:
+        config = json.loads((Path(model) / "config.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return "auto"
+    # Kernels of quantised weights compute in what they can.
+    if not isinstance(config, dict) or "quantization_config" in config:
+        return "auto"
+    text = config.get("text_config")
+    named = [part.get(key) for part in (config, text) if isinstance(part, dict) for key in ("dtype", "torch_dtype")]
+    return next((name for name in named if name in ("float32", "bfloat16", "float16")), "auto")
 
 
 def server_environment() -> dict[str, str]:

@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 
+from ...verifiers import UserError
 from ..engine_settings import EngineSettings
 from .server import FollowingServerEngine, ServerEngine
 from .server_pool import Server
 from .server_process import ServerOptions, ServerProcess, start_server
 from .server_weights import WeightTransfer, transfer_for
+
+_OF_ITS_OWN = ("gpu_memory_utilization", "max_model_len", "tensor_parallel_size", "enforce_eager")
 
 
 def open_servers(
@@ -43,10 +46,14 @@ def open_servers(
         go_on: what the user can do, in the words of an order, once servers that were lost are back.
 
     Raises:
-        UserError: if a server does not come up or does not answer, or was started without what training needs.
+        UserError: if a server does not come up or does not answer, or was started without what training needs or
+            with another precision than the settings ask for.
     """
+    if main and settings.servers:
+        _say_what_is_not_followed(settings, say)
 
     def transfer(servers: Sequence[Server]) -> WeightTransfer:
+        _check_dtype(settings, servers)
         return transfer_for(settings.weights, servers, run_dir / "weights", settings.request_timeout)
 
     owned: list[ServerProcess] = []
@@ -82,3 +89,25 @@ def open_servers(
         if own is not None:
             own.close()
         raise
+
+
+def _say_what_is_not_followed(settings: EngineSettings, say: Callable[[str], None]) -> None:
+    """Of settings for a server that a run starts, where it starts none."""
+    fields = EngineSettings.model_fields
+    names = [f"engine.{name}" for name in _OF_ITS_OWN if getattr(settings, name) != fields[name].default]
+    if names:
+        are = "is" if len(names) == 1 else "are"
+        say(
+            f"warning: {' and '.join(names)} {are} for a server that the run starts itself; those of engine.servers "
+            "are as they were started"
+        )
+
+
+def _check_dtype(settings: EngineSettings, servers: Sequence[Server]) -> None:
+    for server in servers:
+        if settings.servers and settings.dtype not in ("auto", server.facts.dtype):
+            raise UserError(
+                f"engine.dtype is {settings.dtype!r} but the server {server.url} keeps its weights in "
+                f"{server.facts.dtype}; start it by `rlvr serve` with --dtype {settings.dtype}, or set engine.dtype: "
+                "auto."
+            )

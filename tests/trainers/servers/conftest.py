@@ -54,6 +54,7 @@ class RuleServer:
             "chunked": False,
             "extension": WORKER_EXTENSION,
             "device": "cpu",
+            "dtype": "torch.float32",
             **facts,
         }
         self.hold_at = None
@@ -194,7 +195,7 @@ class RuleServer:
     def _config(self):
         facts = self.facts
         return {
-            "model_config": {"logprobs_mode": facts["logprobs_mode"], "dtype": "torch.float32"},
+            "model_config": {"logprobs_mode": facts["logprobs_mode"], "dtype": facts["dtype"]},
             "scheduler_config": {"max_num_seqs": facts["max_num_seqs"], "enable_chunked_prefill": facts["chunked"]},
             "device_config": {"device": facts["device"]},
             "parallel_config": {"worker_extension_cls": facts["extension"]},

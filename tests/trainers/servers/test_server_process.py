@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -44,6 +45,30 @@ def test_on_a_gpu_weights_may_come_over_nccl(monkeypatch):
     assert command[command.index("--gpu-memory-utilization") + 1] == "0.5"
     assert command[command.index("--weight-transfer-config") + 1] == '{"backend": "nccl"}'
     assert "--enforce-eager" not in command
+
+
+@pytest.mark.parametrize(
+    ("config", "asked", "given"),
+    [
+        ({"dtype": "float32"}, "auto", "float32"),
+        ({"torch_dtype": "bfloat16"}, "auto", "bfloat16"),
+        ({"dtype": "float32"}, "bfloat16", "bfloat16"),
+        ({"text_config": {"dtype": "float32"}}, "auto", "float32"),
+        # What vLLM makes of these is its own affair.
+        ({}, "auto", "auto"),
+        ({"dtype": "float8_e4m3fn"}, "auto", "auto"),
+        ({"dtype": "float32", "quantization_config": {"quant_method": "gptq"}}, "auto", "auto"),
+        ([], "auto", "auto"),
+        (None, "auto", "auto"),
+    ],
+)
+def test_auto_is_the_precision_of_the_folder(monkeypatch, tmp_path, config, asked, given):
+    """vLLM's own "auto" makes 16 bits of 32."""
+    monkeypatch.setattr(server_process, "runs_on_cpu", lambda: True)
+    if config is not None:
+        (tmp_path / "config.json").write_text(json.dumps(config))
+    command = server_command(ServerOptions(str(tmp_path), dtype=asked))
+    assert command[command.index("--dtype") + 1] == given
 
 
 @pytest.fixture

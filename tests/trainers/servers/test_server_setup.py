@@ -24,13 +24,9 @@ class Own:
 def opened(tmp_path):
     made = []
 
-    def make(*servers, **options):
-        settings = EngineSettings(kind="vllm-server", servers=tuple(server.url for server in servers))
-        made.append(
-            open_servers(
-                settings, lambda: tmp_path / "policy", tmp_path, 100, {1}, "float32", lambda sentence: None, **options
-            )
-        )
+    def make(*servers, settings=None, say=lambda sentence: None, **options):
+        asked = EngineSettings(kind="vllm-server", servers=tuple(server.url for server in servers), **(settings or {}))
+        made.append(open_servers(asked, lambda: tmp_path / "policy", tmp_path, 100, {1}, "float32", say, **options))
         return made[-1]
 
     yield make
@@ -80,3 +76,29 @@ def test_other_processes_start_none_and_follow(rule_server, opened):
     engine = opened(main=False, run="a", alone=lambda start: server.url)
     assert isinstance(engine, FollowingServerEngine)
     assert engine.generate([[5]], Sampling(5), [1])[0].ids
+
+
+def test_servers_of_another_precision_than_was_asked_for_are_refused(rule_server, opened):
+    same, other = rule_server(), rule_server(dtype="torch.bfloat16")
+    assert opened(same, settings={"dtype": "float32"}).dtype == "float32"
+    with pytest.raises(UserError) as refused:
+        opened(same, other, settings={"dtype": "float32"})
+    assert str(refused.value) == (
+        f"engine.dtype is 'float32' but the server {other.url} keeps its weights in bfloat16; start it by `rlvr serve` "
+        "with --dtype float32, or set engine.dtype: auto."
+    )
+    assert opened(same, other).dtype == "bfloat16 and float32"
+
+
+def test_settings_that_only_a_server_of_the_run_s_own_follows_are_said(rule_server, opened):
+    said = []
+    opened(rule_server(), settings={"max_model_len": 512, "enforce_eager": True}, say=said.append)
+    assert said == [
+        "warning: engine.max_model_len and engine.enforce_eager are for a server that the run starts itself; those of "
+        "engine.servers are as they were started"
+    ]
+    opened(rule_server(), settings={"max_model_len": 512}, say=said.append)
+    assert said[1].startswith("warning: engine.max_model_len is for a server")
+    opened(rule_server(), settings={"max_model_len": 512}, say=said.append, main=False, run="a")
+    opened(rule_server(), settings={"dtype": "float32"}, say=said.append)
+    assert len(said) == 2
