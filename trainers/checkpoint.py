@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import json
+import pickle
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError, safe_open
 
 from ..verifiers import UserError
 from .durable import interrupted, moved_aside, published, remove, restore_published
@@ -18,6 +23,17 @@ _OPTIMIZER = "optimizer.pt"
 _STATE = "state.json"
 _NAMES = "step-*"
 ADAPTER = "adapter"
+_NUMBERED = re.compile(r"step-\d+|\.step-\d+\.old")
+_UNREADABLE = (
+    OSError,
+    EOFError,
+    KeyError,
+    TypeError,
+    ValueError,
+    RuntimeError,
+    SafetensorError,
+    pickle.UnpicklingError,
+)
 
 
 def save_checkpoint(
@@ -44,14 +60,20 @@ def save_checkpoint(
         keep_last: how many of the latest are kept.
         keep_best: how many of those with the highest scores are kept besides.
         score: the policy's pass@1 on held-out tasks, if it was evaluated.
+
+    Raises:
+        UserError: if it cannot be written, as on a full disk; then the older ones are as they were.
     """
     final = folder / f"step-{step:06d}"
     with published(final) as partial:
-        if has_adapter(model):
-            save_adapter(model, partial / ADAPTER)
-        else:
-            save_policy(model, tokenizer, partial)
-        torch.save(state.state_dict(), partial / _OPTIMIZER)
+        with weights_written(final):
+            if has_adapter(model):
+                save_adapter(model, partial / ADAPTER)
+            else:
+                save_policy(model, tokenizer, partial)
+        carried = state.state_dict()
+        with weights_written(final, RuntimeError):
+            torch.save(carried, partial / _OPTIMIZER)
         # Last, since it is what makes the folder a checkpoint.
         (partial / _STATE).write_text(json.dumps({"step": step, "pass@1": score}), encoding="utf-8")
     found = checkpoints(folder)
@@ -62,10 +84,29 @@ def save_checkpoint(
     return final
 
 
+@contextmanager
+def weights_written(folder: Path, *others: type[Exception]) -> Iterator[None]:
+    """Says in a sentence that `folder` could not be written, which safetensors tells by an exception of its own.
+
+    Args:
+        folder: where the weights were to be.
+        others: by which whatever else writes tells of a full disk.
+    """
+    failures: tuple[type[Exception], ...] = (SafetensorError, *others)
+    try:
+        yield
+    except failures as error:
+        raise UserError(
+            f"{folder} cannot be written, perhaps because the disk is full ({_first_line(error)}); make room there and "
+            "go on with --resume."
+        ) from None
+
+
 def checkpoints(folder: Path) -> list[Path]:
     """The complete checkpoints under `folder`, oldest first."""
     named = [*folder.glob(_NAMES), *moved_aside(folder, _NAMES)]
-    return sorted((path for path in named if (path / _STATE).is_file()), key=checkpoint_step)
+    # Copies with other names are the user's.
+    return sorted((p for p in named if _NUMBERED.fullmatch(p.name) and (p / _STATE).is_file()), key=_step_in_name)
 
 
 def best_checkpoints(folder: Path) -> list[Path]:
@@ -84,12 +125,23 @@ def latest_checkpoint(folder: Path) -> Path:
     """The checkpoint to resume from.
 
     Raises:
-        UserError: if there is none.
+        UserError: if there is none, or if it is damaged.
     """
     found = checkpoints(folder)
     if not found:
         raise UserError(f"The folder {folder} holds no checkpoint to resume from; start the run afresh.")
-    return found[-1]
+    damage = _damage(found[-1])
+    if damage is None:
+        return found[-1]
+    whole = next((path for path in reversed(found[:-1]) if _damage(path) is None), None)
+    advice = (
+        "there is no older one to go on from, so start the run afresh"
+        if whole is None
+        else f"delete that folder to go on from the one before it, {whole.name}"
+        if whole == found[-2]
+        else f"delete all that are newer than {whole.name}, which is whole, to go on from that"
+    )
+    raise UserError(f"The checkpoint {found[-1]} is damaged ({damage}); {advice}.")
 
 
 def clear_interrupted(folder: Path) -> None:
@@ -105,7 +157,10 @@ def checkpoint_step(checkpoint: Path) -> int:
 
 def checkpoint_score(checkpoint: Path) -> float | None:
     """The pass@1 on held-out tasks of the policy in `checkpoint`, if it was evaluated."""
-    score = _about(checkpoint).get("pass@1")
+    try:
+        score = _about(checkpoint).get("pass@1")
+    except ValueError:  # damaged, and so not worth keeping
+        return None
     return None if score is None else float(score)
 
 
@@ -117,3 +172,30 @@ def restore_state(checkpoint: Path, state: Stateful) -> None:
 def _about(checkpoint: Path) -> dict[str, Any]:
     about: dict[str, Any] = json.loads((checkpoint / _STATE).read_text(encoding="utf-8"))
     return about
+
+
+def _step_in_name(checkpoint: Path) -> int:
+    return int(checkpoint.stem.rpartition("-")[2])
+
+
+def _damage(checkpoint: Path) -> str | None:
+    """What of a checkpoint cannot be read, if anything, as far as that can be told without reading all of it."""
+    for path in (checkpoint / _STATE, checkpoint / _OPTIMIZER, *sorted(checkpoint.rglob("*.safetensors"))):
+        try:
+            if path.name == _STATE:
+                int(_about(checkpoint)["step"])
+            elif path.name == _OPTIMIZER:
+                torch.load(path, map_location="cpu", weights_only=True, mmap=True)
+            else:
+                with safe_open(path, framework="pt"):
+                    pass
+        except FileNotFoundError:
+            return f"{path.name} is missing"
+        except _UNREADABLE as error:
+            return f"{path.relative_to(checkpoint)} cannot be read: {_first_line(error)}"
+    return None
+
+
+def _first_line(error: Exception) -> str:
+    lines = str(error).strip().splitlines()
+    return lines[0][:200].rstrip(".") if lines else type(error).__name__

@@ -27,6 +27,7 @@ from .checkpoint import (
     latest_checkpoint,
     restore_state,
     save_checkpoint,
+    weights_written,
 )
 from .critic import Critic, save_critic
 from .critic_settings import CriticSettings
@@ -119,7 +120,7 @@ class Trainer:
             unfinished=self.unfinished,
         )
         if checkpoint is not None:
-            restore_state(checkpoint, self.state)
+            self.ranks.each(partial(restore_state, checkpoint, self.state))
         if resume:
             self.ranks.alone(self._check_kept_evaluations)
         self._taken = self.queue.taken
@@ -463,7 +464,7 @@ class Trainer:
         )
 
     def _write_final(self) -> None:
-        with published(self.run_dir / "final") as final:
+        with published(self.run_dir / "final") as final, weights_written(self.run_dir / "final"):
             save_policy(self.policy.model, self.tokenizer, final)
             if isinstance(self.credit, CriticCredit):
                 save_critic(self.credit.critic.critic, final / "critic")

@@ -1,5 +1,7 @@
 import json
 import pickle
+import resource
+import shutil
 import zipfile
 
 import pytest
@@ -105,6 +107,7 @@ def test_a_checkpoint_of_an_older_version_has_no_score(model, tokenizer, tmp_pat
 def test_the_latest_is_so_by_number_however_many_digits(model, tokenizer, tmp_path):
     for step in (999_999, 1_000_000):
         save_checkpoint(tmp_path, step, model, tokenizer, adamw(model), keep_last=1)
+    shutil.copytree(tmp_path / "step-1000000", tmp_path / "step-1000000-mine")
     assert checkpoint_step(latest_checkpoint(tmp_path)) == 1_000_000
 
 
@@ -190,3 +193,69 @@ def test_a_checkpoint_runs_no_code_when_it_is_read(model, tokenizer, tmp_path):
     torch.save({"state": print}, saved / "optimizer.pt")
     with pytest.raises(pickle.UnpicklingError):
         restore_state(saved, adamw(model))
+
+
+@pytest.mark.parametrize("written", ["model.safetensors", "optimizer.pt"])
+def test_a_disk_that_is_full_is_said_and_leaves_the_older_ones(model, tokenizer, tmp_path, written):
+    optimizer = adamw(model)
+    move(model, optimizer)
+    saved = save_checkpoint(tmp_path, 2, model, tokenizer, optimizer, keep_last=1)
+    sizes = {name: (saved / name).stat().st_size for name in ("model.safetensors", "optimizer.pt")}
+    # No file may be larger, as if there were no more room; of the two, the optimizer's is.
+    assert sizes["optimizer.pt"] > sizes["model.safetensors"] + 1000
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (sizes[written] - 1000, before[1]))
+    try:
+        with pytest.raises(
+            UserError, match="step-000004 cannot be written, perhaps because the disk is full"
+        ) as caught:
+            save_checkpoint(tmp_path, 4, model, tokenizer, optimizer, keep_last=1)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert "\n" not in str(caught.value)
+    assert names(tmp_path) == ["step-000002"]
+    assert latest_checkpoint(tmp_path) == saved
+
+
+def truncated(path):
+    path.write_bytes(path.read_bytes()[:-100])
+
+
+def emptied(path):
+    path.write_bytes(b"")
+
+
+def removed(path):
+    path.unlink()
+
+
+@pytest.mark.parametrize(
+    ("name", "damage"),
+    [
+        ("state.json", emptied),
+        ("state.json", lambda path: path.write_text('{"step": 4, ')),
+        ("optimizer.pt", truncated),
+        ("optimizer.pt", emptied),
+        ("optimizer.pt", removed),
+        ("model.safetensors", truncated),
+        ("model.safetensors", emptied),
+    ],
+)
+def test_a_damaged_checkpoint_is_named_with_the_one_to_go_on_from(model, tokenizer, tmp_path, name, damage):
+    optimizer = adamw(model)
+    move(model, optimizer)
+    for step in (2, 4, 6):
+        save_checkpoint(tmp_path, step, model, tokenizer, optimizer, keep_last=9, score=0.5)
+    damage(tmp_path / "step-000006" / name)
+    with pytest.raises(UserError, match=rf"step-000006 is damaged \({name}.*\); delete that .*, step-000004\."):
+        latest_checkpoint(tmp_path)
+    damage(tmp_path / "step-000004" / name)
+    with pytest.raises(UserError, match=r"step-000006 is damaged .*; delete all that are newer than step-000002"):
+        latest_checkpoint(tmp_path)
+    damage(tmp_path / "step-000002" / name)
+    with pytest.raises(UserError, match=r"step-000006 is damaged .*; there is no older one"):
+        latest_checkpoint(tmp_path)
+    # A run that keeps the best ones goes on beside it.
+    assert is_among_best(tmp_path, 0.6, keep_best=1)
+    save_checkpoint(tmp_path, 8, model, tokenizer, optimizer, keep_last=1, keep_best=1, score=0.7)
+    assert latest_checkpoint(tmp_path).name == "step-000008"
