@@ -54,7 +54,8 @@ class BanditCredit:
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from a checkpoint."""
-        self.baseline = state["baseline"]
+        # A critic has none, and its run may be gone on with by whatever asks it no more.
+        self.baseline = state.get("baseline")
         self.kl.load_state_dict(state["kl"])
 
     def _penalised(self, batch: Batch, frozen: Frozen) -> tuple[Tensor, float]:

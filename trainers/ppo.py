@@ -7,11 +7,12 @@ from typing import Any
 
 from torch import Tensor
 
+from ..verifiers import UserError
 from .critic_updates import CriticTally, CriticUpdates
 from .estimates import Estimates, estimate
 from .kl import kl_estimate
 from .kl_controller import KLController
-from .sharding import WholeOptimizer, load_whole_weights, whole_weights
+from .sharding import WholeOptimizer, load_whole_weights, whole_weights, whole_weights_fit
 from .trajectory import Batch
 from .update import Frozen, Tally, Updater
 
@@ -59,11 +60,38 @@ class CriticCredit:
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from a checkpoint."""
+        """Go on from a checkpoint.
+
+        Raises:
+            UserError: if it is of another critic, or of none.
+        """
+        self._check_saved(state.get("critic"))
         critic = self.critic.critic
         load_whole_weights(critic.head if critic.shared else critic, state["critic"])
         WholeOptimizer(self.critic.optimizer).load_state_dict(state["optimizer"])
         self.kl.load_state_dict(state["kl"])
+
+    def _check_saved(self, weights: Mapping[str, Tensor] | None) -> None:
+        critic = self.critic.critic
+        if weights is None:
+            raise UserError(
+                f"algorithm {self.algorithm.name!r} asks a critic, and the checkpoint holds none, as the run was "
+                "trained without; resume with the algorithm that it had, or begin a new run with the checkpoint as "
+                "model.name."
+            )
+        kind, saved = (
+            "shared" if shared else "separate"
+            for shared in (critic.shared, weights.keys() == critic.head.state_dict().keys())
+        )
+        if kind != saved:
+            raise UserError(
+                f"critic.kind is {kind!r} but the checkpoint holds a {saved} critic; resume with critic.kind: {saved}."
+            )
+        if not whole_weights_fit(critic.head if critic.shared else critic, weights):
+            raise UserError(
+                "critic.model asks for a critic of another shape than the checkpoint's; resume with critic.model as it "
+                "was."
+            )
 
     def _kl(self, frozen: Frozen | None) -> Tensor:
         assert frozen is not None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import atexit
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Protocol
 
@@ -143,6 +143,12 @@ def load_whole_weights(module: nn.Module, weights: dict[str, Tensor]) -> None:
     """Load what `whole_weights` gave, in place, sharded as the module is."""
     for name, tensor in _own(module):
         held(tensor).copy_(part_like(weights[name], tensor))
+
+
+def whole_weights_fit(module: nn.Module, weights: Mapping[str, Tensor]) -> bool:
+    """Whether `load_whole_weights` can load them: they are of the module's names and shapes."""
+    own = {name: getattr(held(tensor), "shape_of_whole", held(tensor).shape) for name, tensor in _own(module)}
+    return own == {name: tensor.shape for name, tensor in weights.items()}
 
 
 def _own(module: nn.Module) -> list[tuple[str, Tensor]]:

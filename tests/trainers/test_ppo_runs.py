@@ -11,6 +11,7 @@ import rlvr
 from rlvr import UserError
 from rlvr.trainers.critic import load_critic
 from rlvr.trainers.loop import Trainer
+from rlvr.trainers.models import load_model, save_policy
 from rlvr.trainers.progress import Silent
 from rlvr.trainers.settings import TrainConfig
 
@@ -170,6 +171,35 @@ def test_a_resumed_run_moves_by_the_settings_that_it_is_given(fine, tmp_path, ki
     trainer.run()
     # A learning rate of 0.0005 times a decay of 100 takes a twentieth off each weight at every optimizer step.
     assert max(float(weight.detach().abs().max()) for weight in trainer.policy.parameters()) < 0.8 * before
+
+
+@pytest.mark.parametrize(
+    ("critic", "change", "sentence"),
+    [
+        ({"kind": "separate"}, {"kind": "shared"}, "kind is 'shared' but the checkpoint holds a separate critic"),
+        ({"kind": "shared"}, {"kind": "separate"}, "kind is 'separate' but the checkpoint holds a shared critic"),
+        ({}, {"model": "small"}, "critic.model asks for a critic of another shape than the checkpoint's"),
+        (None, {}, "algorithm 'ppo' asks a critic, and the checkpoint holds none, as the run was trained without"),
+    ],
+)  # fmt: skip
+def test_a_checkpoint_with_another_critic_or_none_is_refused(fine, tmp_path, random_llama, critic, change, sentence):
+    algorithm = {"algorithm": {"name": "grpo"}} if critic is None else {"critic": critic}
+    run(configuration(fine, **algorithm), tmp_path / "run", stop_after=1)
+    before = (tmp_path / "run" / "config.yaml").read_bytes()
+    if "model" in change:
+        tokenizer = load_model(str(tmp_path / "run" / "final")).tokenizer
+        small = random_llama(vocab_size=len(tokenizer), eos_token_id=tokenizer.eos_token_id)
+        save_policy(small, tokenizer, tmp_path / "small")
+        change = {"model": str(tmp_path / "small")}
+    with pytest.raises(UserError, match=sentence):
+        Trainer(configuration(fine, critic=change), tmp_path / "run", resume=True)
+    assert (tmp_path / "run" / "config.yaml").read_bytes() == before
+
+
+def test_a_critic_that_is_asked_no_more_is_left_behind(fine, tmp_path):
+    run(configuration(fine), tmp_path, stop_after=1)
+    run(configuration(fine, algorithm={"name": "rloo", "advantage": "moving_average"}), tmp_path, resume=True)
+    assert ["critic/vf_loss" in row for row in metrics_of(tmp_path)] == [True, False, False, False]
 
 
 def test_the_critic_of_a_run_is_where_the_next_one_starts(fine, tmp_path):
