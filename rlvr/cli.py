@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import time
+from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NoReturn
@@ -78,6 +79,8 @@ def train(
     if config is None:
         raise UserError("No configuration was named; give a YAML file or the name of a recipe, such as quickstart.")
     settings = load_config(config, overrides)
+    if resume is not None:
+        _refuse_another_folder(resume, settings.run_dir, overrides)
     run_dir = resume or Path(settings.run_dir or f"runs/{find_recipe(config).stem}-{time.strftime('%Y%m%d-%H%M%S')}")
     with StopSignals() as signals:
         _run(settings, run_dir, resume is not None, signals)
@@ -159,6 +162,16 @@ def _config_of_run(run_dir: Path) -> str:
     if not config.is_file():
         raise UserError(f"There is no run to resume in {str(run_dir)!r}, which has no config.yaml; name its directory.")
     return str(config)
+
+
+def _refuse_another_folder(resume: Path, run_dir: str | None, overrides: Sequence[str]) -> None:
+    """That of a file does not count: a run that was moved has it still."""
+    given = any(override.startswith("run_dir=") for override in overrides)
+    if given and Path(run_dir or resume).resolve() != resume.resolve():
+        raise UserError(
+            f"run_dir={run_dir} names another folder than --resume {resume}, where the run goes on; leave it out, or "
+            "copy the run and resume the copy."
+        )
 
 
 def _refuse(message: str) -> NoReturn:

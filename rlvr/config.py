@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import importlib
 import importlib.resources
 import importlib.util
@@ -41,6 +42,7 @@ def load_config(recipe: str, overrides: Sequence[str] = ()) -> TrainConfig:
         raise UserError(f"{path} is not valid YAML ({_one_line(error)}); mend the file.") from None
     if not isinstance(content, dict):
         raise UserError(f"{path} holds no mapping of settings; start from one of the recipes: {_recipe_names()}.")
+    of_file = copy.deepcopy(content)
     overridden = [_apply(content, override) for override in overrides]
     try:
         return TrainConfig.model_validate(content)
@@ -48,7 +50,9 @@ def load_config(recipe: str, overrides: Sequence[str] = ()) -> TrainConfig:
         first = error.errors()[0]
         key = _key(first)
         named = any(_covers(key, other) or _covers(other, key) for other in overridden)
-        raise UserError(_explain(first, "on the command line" if named else f"in {path}")) from None
+        # A rule about several sections names none of them.
+        ours = not named and not _fits(of_file)
+        raise UserError(_explain(first, f"in {path}" if ours else "on the command line")) from None
 
 
 def engine_settings(kind: str, options: Mapping[str, Any]) -> EngineSettings:
@@ -205,7 +209,22 @@ def _explain(error: ErrorDetails, where: str) -> str:
     if error["type"] in ("model_type", "model_attributes_type"):
         names = ", ".join(_section_at([*parents, last]).model_fields)
         return f"{key} is {given} {where}, but it is a section; set its keys, which are {names}."
+    if error["type"] == "tuple_type" and isinstance(error["input"], str | int | float):
+        return f"{key} is {given} {where}, but it is a list; write it as {_as_list(error['input'])}."
     return f"{key} is {given} {where}, which does not fit: {error['msg'][:1].lower()}{error['msg'][1:]}."
+
+
+def _fits(content: dict[str, Any]) -> bool:
+    try:
+        TrainConfig.model_validate(content)
+    except ValidationError:
+        return False
+    return True
+
+
+def _as_list(value: Any) -> str:
+    """How a value that was given by itself is written as the one item of a list."""
+    return yaml.safe_dump([value], default_flow_style=True, allow_unicode=True, width=1000).strip()
 
 
 def _key(error: ErrorDetails) -> str:

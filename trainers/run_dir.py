@@ -28,11 +28,13 @@ def claim(run_dir: Path, resume: bool) -> None:
     """Make the folder of a run, without what an earlier process left there half written, and keep others out of it.
 
     Raises:
-        UserError: if it holds a run and is not to be gone on with, if another process is writing in it, or if it
-            cannot be made.
+        UserError: if it holds a run and is not to be gone on with, if it is not there and is, if another process is
+            writing in it, or if it cannot be made.
     """
     if run_dir.is_dir():
         _lock(run_dir)
+    elif resume:
+        raise UserError(f"There is no folder {run_dir} to resume a run in; name its directory.")
     clear_interrupted(run_dir / "checkpoints")
     if not resume and ((run_dir / "metrics.jsonl").exists() or any((run_dir / "checkpoints").glob("step-*"))):
         raise UserError(

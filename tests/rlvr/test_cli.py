@@ -177,11 +177,14 @@ def test_a_wrong_use_of_the_command_line_exits_with_2(tmp_path, arguments):
         (("tiny.yaml", "env.options.levl=1"), "no option 'levl'; did you mean 'level'?"),
         (("tiny.yaml", "model={name: './no[/x]where'}"), "no folder './no[/x]where'"),
         (("--resume", "nowhere"), "no run to resume in 'nowhere'"),
+        (("tiny.yaml", "--resume", "nowhere"), "no folder nowhere to resume a run in"),
+        (("tiny.yaml", "--resume", "here", "run_dir=there"), "run_dir=there names another folder than --resume here"),
         (("tiny.yaml", "run_dir=tiny.yaml"), "folder tiny.yaml cannot be made"),
     ],
 )
 def test_a_mistake_in_a_run_is_one_sentence(tmp_path, recipe, arguments, words):
     assert words in refused("train", *arguments, cwd=tmp_path)
+    assert not any((tmp_path / name).exists() for name in ("nowhere", "here", "there"))
 
 
 @pytest.mark.parametrize(

@@ -112,12 +112,28 @@ def test_one_cell_of_the_algorithm_may_be_another(tmp_path):
         ("train.steps=[1", ["'train.steps=[1' is not valid YAML (line 1, column 3"]),
         ("model.name.a=3", ["sets a key of 'name'"]),
         ("log.trackers=[wandbb]", ["'wandb'"]),
+        (
+            "log.trackers=tensorboard",
+            ["'tensorboard' on the command line, but it is a list; write it as [tensorboard]."],
+        ),
+        ("eval.k=8", ["eval.k is 8 on the command line, but it is a list; write it as [8]."]),
+        ("imports=mine.py", ["imports is 'mine.py'", "write it as [mine.py]."]),
+        ("engine.servers=http://a:1", ["engine.servers is 'http://a:1'", "write it as ['http://a:1']."]),
+        ("eval.k={a: 1}", ["eval.k is {'a': 1}", "tuple"]),
+        ("train.group_size=1", ["On the command line: train.group_size is 1"]),
     ],
 )
 def test_a_wrong_override_is_one_sentence(override, words):
     sentence = refusal("quickstart", override)
     for word in words:
         assert word in sentence
+
+
+def test_a_rule_about_several_sections_is_broken_by_the_file_or_by_what_was_added(tmp_path):
+    broken = write(tmp_path, {**SMALLEST, "critic": {}})
+    assert refusal(broken, "seed=3").startswith(f"In {broken}: there is a section critic")
+    whole = write(tmp_path, SMALLEST)
+    assert refusal(whole, "critic={}").startswith("On the command line: there is a section critic")
 
 
 def test_a_mistake_in_the_file_is_said_to_be_there(tmp_path):

@@ -16,7 +16,7 @@ from rlvr import UserError
 from rlvr.trainers.run_dir import claim
 
 try:
-    claim(Path(sys.argv[1]), resume=True)
+    claim(Path(sys.argv[1]), resume=Path(sys.argv[1]).exists())
     print("claimed", flush=True)
 except UserError as error:
     print(error, flush=True)
@@ -65,3 +65,9 @@ def test_a_process_may_claim_what_it_has_and_let_go_of_it(other, tmp_path):
     release(run)
     release(run)
     assert other(run)[1] == "claimed"
+
+
+def test_a_folder_that_is_not_there_is_not_made_to_resume_in(tmp_path):
+    with pytest.raises(UserError, match=f"no folder {tmp_path}/run to resume a run in"):
+        claim(tmp_path / "run", resume=True)
+    assert list(tmp_path.iterdir()) == []
