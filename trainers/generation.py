@@ -15,6 +15,7 @@ from .asynchronous import AsynchronousRollouts
 from .engine_settings import EngineSettings
 from .engines import Engine
 from .engines.hf import HFEngine
+from .engines.model_sizes import ModelSizes, sizes_of
 from .engines.probe import probe
 from .engines.server_setup import open_servers
 from .engines.vllm import open_vllm
@@ -86,6 +87,7 @@ def open_engine(
                 run=run,
                 alone=ranks.alone,
                 go_on=go_on,
+                policy=ModelSizes(loaded.model.config.name_or_path or "", sizes_of(loaded.model.config)),
             )
         )
 

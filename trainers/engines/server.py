@@ -14,6 +14,7 @@ import httpx2
 
 from ...verifiers import UserError
 from .base import Completion, Engine, Sampling
+from .model_sizes import ModelSizes
 from .server_client import Segment, ServerClient, Unanswered
 from .server_loop import BackgroundLoop
 from .server_pool import Routing, Server, ServerPool
@@ -50,9 +51,10 @@ class ServerEngine(Engine):
         own: the process of the only server, where it was started for this engine; it ends with it.
         run: a name that the engines of all processes of a run share, and those of no other run.
         go_on: what the user can do, in the words of an order, once servers that were lost are back.
+        policy: what servers must have a model of the size of; None: whatever they have.
 
     Raises:
-        UserError: if a server does not answer, or was started without what training needs.
+        UserError: if a server does not answer, or was started without what training needs or with another model.
     """
 
     def __init__(
@@ -69,6 +71,7 @@ class ServerEngine(Engine):
         own: ServerProcess | None = None,
         run: str | None = None,
         go_on: str = "go on with --resume",
+        policy: ModelSizes | None = None,
     ) -> None:
         self.version = 0
         self.retries = 0
@@ -78,6 +81,7 @@ class ServerEngine(Engine):
         self._patience = RequestPatience(request_timeout)
         self._say = say
         self._own = own
+        self._policy = policy
         self._loop = BackgroundLoop()
         try:
             connected = self._loop.run(self._connect(servers))
@@ -91,7 +95,7 @@ class ServerEngine(Engine):
         cure = f"start them again, and {go_on}" if own is None else f"{own.log} has its last words; {go_on}"
         self._pool = ServerPool(connected, routing, say, self._take_back, probe_every, cure)
         run = secrets.token_hex(4) if run is None else run
-        self._renewal = Renewal(self._pool, self._transfer, run, say, go_on)
+        self._renewal = Renewal(self._pool, self._transfer, run, say, go_on, policy)
 
     def stream(
         self, prompts: Sequence[Sequence[int]], sampling: Sampling, seeds: Sequence[int]
@@ -198,7 +202,7 @@ class ServerEngine(Engine):
                 f"No vLLM server answers at {url} ({error}); start one by `rlvr serve MODEL`, or correct "
                 "engine.servers."
             ) from None
-        facts.check(url)
+        facts.check(url, self._policy)
         return Server(client, facts, is_open=True)
 
     async def _complete(self, prompt: Sequence[int], sampling: Sampling, seed: int) -> Completion:

@@ -13,6 +13,7 @@ import httpx2
 
 from ...verifiers import UserError
 from .base import Sampling
+from .model_sizes import ModelSizes, sizes_in, told_sizes
 from .server_process import WORKER_EXTENSION
 
 _SOON = 5.0  # seconds within which a server that lives says so
@@ -38,6 +39,7 @@ class ServerFacts:
         dtype: of its weights, by torch's name.
         room: how many completions it generates at a time; more wait in its queue.
         transfer: how it takes weights from a trainer's device, `nccl` say; None if only from a folder.
+        sizes: of its model, as far as it tells.
     """
 
     model: str
@@ -49,9 +51,10 @@ class ServerFacts:
     dtype: str
     room: int
     transfer: str | None
+    sizes: ModelSizes
 
-    def check(self, url: str) -> None:
-        """Refuse a server that was started without what training needs.
+    def check(self, url: str, policy: ModelSizes | None) -> None:
+        """Refuse a server that was started without what training needs, or with another model than the policy's.
 
         Raises:
             UserError: if it was.
@@ -59,6 +62,15 @@ class ServerFacts:
         for reason, flags in self._faults():
             raise UserError(
                 f"The server {url} is not fit to train with: {reason}; start it by `rlvr serve`, or with {flags}."
+            )
+        differ = [] if policy is None else self.sizes.differences(policy)
+        if policy is not None and differ:
+            has = ", ".join(f"{name} {self.sizes.sizes[name]}" for name in differ)
+            wants = ", ".join(str(policy.sizes[name]) for name in differ)
+            raise UserError(
+                f"The server {url} has another model than the policy: {self.sizes.name!r} has {has}, where the policy "
+                f"({policy.name!r}) has {wants}; start one with the policy's model by `rlvr serve`, or correct "
+                "engine.servers."
             )
 
     def _faults(self) -> Iterator[tuple[str, str]]:
@@ -133,22 +145,36 @@ class ServerClient:
         try:
             config = info["vllm_config"]
             transfer = config.get("weight_transfer_config") or {}
+            checks = config["parallel_config"].get("worker_extension_cls") == WORKER_EXTENSION
+            served = str(config["model_config"].get("model") or listed["data"][0]["id"])
+            sizes = ModelSizes(served, await self._sizes(checks) or sizes_in(served))
             return ServerFacts(
                 model=listed["data"][0]["id"],
                 max_length=int(listed["data"][0]["max_model_len"]),
                 processed=config["model_config"]["logprobs_mode"] == "processed_logprobs",
-                checks=config["parallel_config"].get("worker_extension_cls") == WORKER_EXTENSION,
+                checks=checks,
                 on_cpu="cpu" in str(config["device_config"]).lower(),
                 chunks=bool(config["scheduler_config"]["enable_chunked_prefill"]),
                 dtype=str(config["model_config"]["dtype"]).removeprefix("torch."),
                 room=int(config["scheduler_config"]["max_num_seqs"]),
                 transfer=transfer.get("backend"),
+                sizes=sizes,
             )
         except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
             raise UserError(
                 f"The server {self.url} describes itself in a way that is not known here ({error!r}); use vLLM 0.32, "
                 "started by `rlvr serve`."
             ) from None
+
+    async def _sizes(self, checks: bool) -> dict[str, int]:
+        """Those of its model; none if nobody there tells them, as in a server of an earlier version."""
+        if not checks:
+            return {}
+        try:
+            answer = await self._call("POST", "/collective_rpc", json={"method": "model_sizes"}, timeout=60)
+        except Unanswered:
+            return {}
+        return told_sizes(answer["results"][0])
 
     async def is_healthy(self) -> bool:
         """Whether it answers, and says that it can generate."""

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 
 from ...verifiers import UserError
+from .model_sizes import ModelSizes
 from .server_client import Unanswered
 from .server_pool import Server, ServerPool
 from .server_weights import WeightTransfer
@@ -22,16 +23,24 @@ class Renewal:
         run: a name by which servers tell our versions from those of another run.
         say: is told in a sentence what happens to servers.
         go_on: what the user can do, in the words of an order, once the servers are as they should be.
+        policy: what a server that comes back must have a model of the size of; None: whatever it has.
     """
 
     def __init__(
-        self, pool: ServerPool, transfer: WeightTransfer, run: str, say: Callable[[str], None], go_on: str
+        self,
+        pool: ServerPool,
+        transfer: WeightTransfer,
+        run: str,
+        say: Callable[[str], None],
+        go_on: str,
+        policy: ModelSizes | None,
     ) -> None:
         self._pool = pool
         self._transfer = transfer
         self._run = run
         self._say = say
         self._go_on = go_on
+        self._policy = policy
         self._under_way = asyncio.Lock()
         self._version = 0
 
@@ -142,7 +151,7 @@ class Renewal:
                 return False
             try:
                 server.facts = await server.client.facts()
-                server.facts.check(server.url)
+                server.facts.check(server.url, self._policy)
                 await server.client.pause()
                 await self._transfer.repeat(server)
                 await self._renewed(server, self._version)

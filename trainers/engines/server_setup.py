@@ -7,6 +7,7 @@ from pathlib import Path
 
 from ...verifiers import UserError
 from ..engine_settings import EngineSettings
+from .model_sizes import ModelSizes
 from .server import FollowingServerEngine, ServerEngine
 from .server_pool import Server
 from .server_process import ServerOptions, ServerProcess, start_server
@@ -28,6 +29,7 @@ def open_servers(
     run: str | None = None,
     alone: Callable[[Callable[[], str]], str] = lambda start: start(),
     go_on: str = "go on with --resume",
+    policy: ModelSizes | None = None,
 ) -> ServerEngine:
     """The engine `vllm-server`; one server is started for it where `settings` name none.
 
@@ -44,10 +46,11 @@ def open_servers(
         alone: has the main process alone do something, and gives all processes what it returns, or makes them fail
             where it does.
         go_on: what the user can do, in the words of an order, once servers that were lost are back.
+        policy: what servers that were not started here must have a model of the size of; None: whatever they have.
 
     Raises:
-        UserError: if a server does not come up or does not answer, or was started without what training needs or
-            with another precision than the settings ask for.
+        UserError: if a server does not come up or does not answer, or was started without what training needs,
+            with another precision than the settings ask for, or with another model than the policy's.
     """
     if main and settings.servers:
         _say_what_is_not_followed(settings, say)
@@ -84,6 +87,7 @@ def open_servers(
             own=own,
             run=run,
             go_on=go_on,
+            policy=policy if settings.servers else None,
         )
     except BaseException:
         if own is not None:

@@ -21,12 +21,14 @@ class SentWeights:
     def __init__(self, weights: Iterable[tuple[str, Tensor]], dtype: torch.dtype) -> None:
         self.bit_sums: dict[str, int] = {}
         self.all_taken = False
+        self.last = ""  # which weight, of which shape, is being taken
         self._weights = weights
         self._dtype = dtype
 
     def __iter__(self) -> Iterator[tuple[str, Tensor]]:
         for name, tensor in self._weights:
             weight = tensor.detach()
+            self.last = f"{name} of shape {tuple(weight.shape)}"
             self.bit_sums[name] = bit_sum(weight.to(self._dtype))
             yield name, weight
         self.all_taken = True

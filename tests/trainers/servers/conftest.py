@@ -55,6 +55,8 @@ class RuleServer:
             "extension": WORKER_EXTENSION,
             "device": "cpu",
             "dtype": "torch.float32",
+            "sizes": {},
+            "model": "/no/such/folder",
             **facts,
         }
         self.hold_at = None
@@ -175,6 +177,9 @@ class RuleServer:
                 self.paused = False
             elif path == "/update_weight_version":
                 self.version = body["new_version"]
+            elif path == "/collective_rpc" and body["method"] == "model_sizes":
+                known = self.facts["sizes"] is not None
+                return (200, {"results": [self.facts["sizes"]]}) if known else (500, {"error": "no such method"})
             elif path == "/collective_rpc":
                 waiting = self.paused and all(epoch == self.abort_epoch for epoch in self.epochs)
                 assert waiting, "weights were changed while something was generated"
@@ -195,7 +200,7 @@ class RuleServer:
     def _config(self):
         facts = self.facts
         return {
-            "model_config": {"logprobs_mode": facts["logprobs_mode"], "dtype": facts["dtype"]},
+            "model_config": {name: facts[name] for name in ("logprobs_mode", "dtype", "model")},
             "scheduler_config": {"max_num_seqs": facts["max_num_seqs"], "enable_chunked_prefill": facts["chunked"]},
             "device_config": {"device": facts["device"]},
             "parallel_config": {"worker_extension_cls": facts["extension"]},

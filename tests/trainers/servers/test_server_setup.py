@@ -1,12 +1,17 @@
 from __future__ import annotations
 
+import json
+import queue
+
 import pytest
 import torch
 
 from rlvr import UserError
 from rlvr.trainers.engine_settings import EngineSettings
 from rlvr.trainers.engines import Sampling, server_setup
+from rlvr.trainers.engines.model_sizes import ModelSizes
 from rlvr.trainers.engines.server import FollowingServerEngine
+from rlvr.trainers.engines.server_process import WORKER_EXTENSION
 from rlvr.trainers.engines.server_setup import open_servers
 
 
@@ -102,3 +107,47 @@ def test_settings_that_only_a_server_of_the_run_s_own_follows_are_said(rule_serv
     opened(rule_server(), settings={"max_model_len": 512}, say=said.append, main=False, run="a")
     opened(rule_server(), settings={"dtype": "float32"}, say=said.append)
     assert len(said) == 2
+
+
+POLICY = ModelSizes("the/policy", {"vocab_size": 300, "hidden_size": 8, "num_hidden_layers": 3})
+
+
+def refused(opened, *servers):
+    with pytest.raises(UserError) as caught:
+        opened(*servers, policy=POLICY)
+    return str(caught.value)
+
+
+def test_a_server_with_another_model_is_refused_and_left_as_it_was(rule_server, opened):
+    right = rule_server(sizes=dict(POLICY.sizes))
+    wrong = rule_server(sizes={"vocab_size": 100, "hidden_size": 4, "num_hidden_layers": 3}, model="other/model")
+    opened(right, policy=POLICY)
+    assert refused(opened, right, wrong) == (
+        f"The server {wrong.url} has another model than the policy: 'other/model' has vocab_size 100, hidden_size 4, "
+        "where the policy ('the/policy') has 300, 8; start one with the policy's model by `rlvr serve`, or correct "
+        "engine.servers."
+    )
+    assert "/pause" not in wrong.calls
+
+
+@pytest.mark.parametrize("extension", [WORKER_EXTENSION, None])
+def test_of_a_server_that_does_not_tell_the_folder_is_looked_at(rule_server, opened, tmp_path, extension):
+    """A server without our worker, and one whose worker is of an earlier version."""
+    asked = {"sizes": None, "extension": extension, "model": str(tmp_path), "device": "cuda"}
+    opened(rule_server(**asked), policy=POLICY)
+    (tmp_path / "config.json").write_text(json.dumps({"text_config": {"hidden_size": 9}, "vocab_size": None}))
+    assert "has hidden_size 9, where the policy ('the/policy') has 8;" in refused(opened, rule_server(**asked))
+
+
+def test_a_server_that_comes_back_with_another_model_gets_no_weights(rule_server, opened):
+    left, server = rule_server(sizes={}), rule_server(sizes=dict(POLICY.sizes))
+    said = queue.SimpleQueue()
+    engine = opened(left, server, policy=POLICY, say=said.put)
+    engine.sync([("shift", torch.tensor(1))], 1)
+    server.kill()
+    engine.sync([("shift", torch.tensor(2))], 2)
+    assert "is lost" in said.get(timeout=60)
+    server.facts["sizes"] = {"vocab_size": 5}
+    server.start()
+    assert "is of no use: The server" in said.get(timeout=60)
+    assert (server.version, server.shift) == ("default", 0)

@@ -25,6 +25,7 @@ from rlvr.envs import make_vec
 from rlvr.trainers.asynchronous import AsynchronousRollouts
 from rlvr.trainers.engines import Sampling
 from rlvr.trainers.engines.hf import HFEngine
+from rlvr.trainers.engines.model_sizes import sizes_of
 from rlvr.trainers.engines.probe import probe
 from rlvr.trainers.engines.server import ServerEngine
 from rlvr.trainers.engines.server_process import ServerOptions, ServerProcess, stop_group
@@ -211,6 +212,27 @@ def test_a_server_says_that_requests_wait_while_it_works_on_others(engine, serve
     assert all(len(job.result().ids) == 400 for job in jobs)
     assert max(load.waiting for load in loads) > 64
     assert loads[0].tokens < loads[-1].tokens
+
+
+def test_servers_take_the_right_weights_after_wrong_ones(engine, tiny):
+    """The reload ends in the last layer, when it has taken in the others."""
+    model = tiny[0]
+    last = "model.layers.2.mlp.up_proj.weight"
+    wrong = [(name, weight[:7] if name == last else weight) for name, weight in named_weights(other_weights(tiny))]
+    with pytest.raises(UserError, match=r"could not take the weights .* at the weight model.layers.2.mlp.up_proj"):
+        engine.sync(wrong, 1)
+    engine.sync(named_weights(model), 2)
+    prompts = PROMPTS * 4
+    for prompt, completion in zip(prompts, engine.generate(prompts, Sampling(20), range(len(prompts))), strict=True):
+        expected = own_logprobs(model, prompt, completion)
+        torch.testing.assert_close(torch.tensor(completion.logprobs), expected, atol=1e-3, rtol=1e-3)
+
+
+def test_a_server_tells_how_large_its_model_is(engine, tiny):
+    assert {server.facts.sizes.name for server in engine._pool.servers} == {str(tiny[2])}
+    for server in engine._pool.servers:
+        assert server.facts.sizes.sizes == sizes_of(tiny[0].config)
+        assert len(server.facts.sizes.sizes) == 6
 
 
 def test_a_killed_server_s_completions_come_from_the_other(engine, servers, tiny):
