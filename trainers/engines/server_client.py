@@ -179,7 +179,9 @@ class ServerClient:
     async def is_healthy(self) -> bool:
         """Whether it answers, and says that it can generate."""
         try:
-            answer = await self._http.get(f"{self.url}/health", timeout=_SOON)
+            # Over a connection of its own: after an error a server closes those that it has, and is well.
+            async with httpx2.AsyncClient(trust_env=False) as http:
+                answer = await http.get(f"{self.url}/health", timeout=_SOON)
         except (httpx2.HTTPError, OSError):
             return False
         return answer.status_code == HTTPStatus.OK

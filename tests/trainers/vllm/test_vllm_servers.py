@@ -219,7 +219,7 @@ def test_servers_take_the_right_weights_after_wrong_ones(engine, tiny):
     model = tiny[0]
     last = "model.layers.2.mlp.up_proj.weight"
     wrong = [(name, weight[:7] if name == last else weight) for name, weight in named_weights(other_weights(tiny))]
-    with pytest.raises(UserError, match=r"could not take the weights .* at the weight model.layers.2.mlp.up_proj"):
+    with pytest.raises(UserError, match=r"could not take the weights .*at the weight model.layers.2.mlp.up_proj"):
         engine.sync(wrong, 1)
     engine.sync(named_weights(model), 2)
     prompts = PROMPTS * 4
