@@ -163,9 +163,11 @@ def test_a_server_s_temporary_files_go_when_the_trainer_is_killed(tmp_path):
         "s.check_vllm = lambda: None\n"
         f"s.server_command = lambda options: [sys.executable, '-c', {BUSY!r}]\n"
         f"server = s.ServerProcess(s.ServerOptions('x'), Path({str(log)!r}))\n"
+        "print('started', flush=True)\n"
         "sys.stdin.read()\n"
     )
-    with subprocess.Popen([sys.executable, "-c", trainer], stdin=subprocess.PIPE) as process:
+    with subprocess.Popen([sys.executable, "-c", trainer], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout.readline() == b"started\n"
         folder = temporary_folder(log)
         assert (folder / "some").exists()
         process.kill()
