@@ -178,7 +178,11 @@ class Updater:
         if not tally.tokens:
             self._watch(batch, tally)
         metrics = {"learning_rate": learning_rate, **tally.metrics()}
-        return metrics | ({"entropy_coef": self.entropy.coef} if self.algorithm.entropy_bonus else {})
+        if self.algorithm.kl_in_loss:
+            metrics["kl_coef"] = self.algorithm.kl_coef
+        if self.algorithm.entropy_bonus:
+            metrics["entropy_coef"] = self.entropy.coef
+        return metrics
 
     def _pass_over(self, batch: Batch, advantages: Tensor, frozen: Frozen, step: int, tally: Tally) -> None:
         """The optimizer steps."""

@@ -415,6 +415,7 @@ def test_the_kl_metric_by_hand(updater, random_llama):
     expected = (differences.exp() - differences - 1).mean().item()
     metrics = updater(model, row, reference).step(batch, advantages_of(batch, row), 0)
     assert metrics["kl"] == pytest.approx(expected, rel=1e-5)
+    assert metrics["kl_coef"] == 0.3
 
 
 def test_the_kl_is_nothing_where_the_policy_is_the_reference(updater, random_llama):
