@@ -28,6 +28,7 @@ _CPU_CACHE_BYTES = 2 * 2**30
 # Of the engine's construction, unless the user says otherwise. It would run in a process of its own by default.
 _ENVIRONMENT = {"VLLM_ENABLE_V1_MULTIPROCESSING": "0", "VLLM_LOGGING_LEVEL": "ERROR", "VLLM_NO_USAGE_STATS": "1"}
 _BETWEEN_WEIGHTS = "between two versions"
+_COMPILER_CACHE = "TORCHINDUCTOR_CACHE_DIR"
 
 
 class VLLMEngine(Engine):
@@ -72,11 +73,10 @@ class VLLMEngine(Engine):
         self._asleep: list[str] = []
         # vLLM joins a process group that it finds, and makes one where there is none.
         self._joined_group = torch.distributed.is_available() and torch.distributed.is_initialized()
-        # torch names a folder among the temporary files here where there is no name yet.
-        os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(cache_root() / "torchinductor"))
+        _name_compiler_cache()
         with kept_process_state(_ENVIRONMENT):
             platform = _import_vllm()
-            _keep_compiled_headers(Path(os.environ["TORCHINDUCTOR_CACHE_DIR"]))
+            _keep_compiled_headers(Path(os.environ[_COMPILER_CACHE]))
             self._sleeps = sleep and platform.is_sleep_mode_available()
             self._vllm: Any = _start(
                 model=str(folder),
@@ -330,6 +330,14 @@ def _import_vllm() -> Any:
             "torch that belong together."
         ) from error
     return current_platform
+
+
+def _name_compiler_cache() -> None:
+    """Give torch's compiler a cache that is kept, unless the user has; torch itself names one among temporary files."""
+    from torch._inductor.runtime.cache_dir_utils import default_cache_dir
+
+    if os.environ.get(_COMPILER_CACHE) in (None, default_cache_dir()):
+        os.environ[_COMPILER_CACHE] = str(cache_root() / "torchinductor")
 
 
 def _keep_compiled_headers(cache: Path) -> None:
