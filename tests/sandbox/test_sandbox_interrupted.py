@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 import signal
 import subprocess
@@ -12,6 +11,7 @@ import time
 from collections.abc import Set
 from pathlib import Path
 
+import psutil
 import pytest
 
 import rlvr.sandbox
@@ -44,18 +44,6 @@ ENDINGS = {
 }
 
 
-def descendants(top: int) -> set[int]:
-    parents = {}
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            with contextlib.suppress(OSError):
-                parents[int(entry.name)] = int((entry / "stat").read_bytes().rpartition(b")")[2].split()[1])
-    kin = {top}
-    while more := {process for process, parent in parents.items() if parent in kin} - kin:
-        kin |= more
-    return kin - {top}
-
-
 def containers(owner: int, backend: str) -> set[str]:
     """Those of a process."""
     if backend != "docker":
@@ -85,7 +73,7 @@ def test_an_interrupted_process_ends_and_leaves_nothing(backend: str, ending: st
         try:
             assert owner.stdout is not None
             assert owner.stdout.readline() == b"at work\n"
-            inside = descendants(owner.pid)
+            inside = {child.pid for child in psutil.Process(owner.pid).children(recursive=True)}
             owner.send_signal(signal.SIGINT)
             said, traceback = owner.communicate(timeout=WAIT)
         finally:
