@@ -19,7 +19,7 @@ _CALLED = {
     "runpy.run_module": "its file",
 }
 _FIXTURES = {"caplog": "its log", "recwarn": "warnings", "capfd": "its descriptors", "capfdbinary": "its descriptors"}
-_PATCHES = ("patch", "patch.object", "mock.patch", "mock.patch.object", "unittest.mock.patch", "monkeypatch.setattr")
+_PATCHES = ("patch", "patch.object", "mock.patch", "mock.patch.object", "monkeypatch.setattr")
 # What is patched there is told to the program's process.
 _TOLD = frozenset({"builtins.input", "sys.stdin", "sys.stdout", "sys.stderr", "sys.argv", "os.environ"})
 

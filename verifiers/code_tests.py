@@ -277,8 +277,8 @@ def _asserts_of(entry_point: str, source: str, visible: bool, in_place: bool, pl
         raise UserError(f"{place}.source has no assert statement, so any program would pass; add one.")
     if are_never_called(tree):
         raise UserError(
-            f"{place}.source has assert statements in functions that nothing calls; name it check(candidate), "
-            "or call it."
+            f"{place}.source has its assert statements in a function that nothing calls; name it check(candidate), or "
+            "call it."
         )
     if not calls_program(tree, entry_point):
         raise UserError(f"{place}.source never calls {entry_point!r}, so any program would pass; call it or candidate.")

@@ -73,7 +73,7 @@ def test_assertions_are_found_as_a_script_has_them(source: str) -> None:
 
 
 def test_assertions_that_nothing_calls_are_refused() -> None:
-    with pytest.raises(UserError, match="functions that nothing calls"):
+    with pytest.raises(UserError, match="a function that nothing calls"):
         read_tests(asserts("def test_f():\n    assert f(1) == 2"))
 
 
