@@ -24,9 +24,10 @@ class LocalProcess:
     Args:
         python: the interpreter to start.
         flags: its arguments.
+        inherited: further descriptors that it gets.
     """
 
-    def __init__(self, python: str, flags: Sequence[str] = PYTHON_FLAGS) -> None:
+    def __init__(self, python: str, flags: Sequence[str] = PYTHON_FLAGS, inherited: Sequence[int] = ()) -> None:
         self._process = subprocess.Popen(
             [python, *flags],
             stdin=subprocess.PIPE,
@@ -36,6 +37,7 @@ class LocalProcess:
             cwd="/",
             start_new_session=True,
             bufsize=0,
+            pass_fds=inherited,
         )
         assert self._process.stdin is not None
         assert self._process.stdout is not None

@@ -77,8 +77,8 @@ class NamespaceBackend:
         if self._bubblewrap is not None:
             try:
                 return self._start_in_bubblewrap(self._bubblewrap)
-            except SandboxFault as fault:
-                _log.debug("bubblewrap does not do here, so the set-up is our own: %s", fault)
+            except (SandboxFault, OSError) as error:
+                _log.debug("bubblewrap does not do here, so the set-up is our own: %s", error)
                 self._bubblewrap = None
         try:
             return Slot(LocalProcess(self.python), self.settings())
@@ -99,22 +99,20 @@ class NamespaceBackend:
             return self._start_unsafe()
 
     def settings(self) -> dict[str, Any]:
-        """What the zygote is told at its start."""
-        root = os.geteuid() == 0
-        uid_base = random.Random(os.urandom(8)).choice(_UID_RANGES) if root else None
+        """What the zygote is told at its start, where the set-up is our own."""
         return {
             "mode": "namespaces",
-            "own_uid": root,
+            "own_uid": os.geteuid() == 0,
             "uid_base": 1000,
             "scratch": "/tmp",
             "packages": PACKAGES_AT if self._packages else None,
             "preload": self._preload,
-            "enclose": {**self._view(), "uid_base": uid_base},
+            "enclose": {**self._view(), "uid_base": _unused_uids()},
         }
 
     def _start_in_bubblewrap(self, program: str) -> Slot:
-        arguments = [*bubblewrap.options(self._view()), self.python, *PYTHON_FLAGS]
-        return Slot(LocalProcess(program, arguments), {**self.settings(), "enclose": None})
+        process = bubblewrap.start(program, self._view(), [self.python, *PYTHON_FLAGS], _unused_uids())
+        return Slot(process, {**self.settings(), "enclose": None, "leave_root": os.geteuid() == 0})
 
     def _start_unsafe(self) -> Slot:
         if self._folder is None:
@@ -145,6 +143,11 @@ class NamespaceBackend:
             "masks": masks,
             "devices": [device for device in _DEVICES if Path(device).exists()],
         }
+
+
+def _unused_uids() -> int | None:
+    """The first of a range of uids that only root may map, and that nobody on this machine has."""
+    return random.Random(os.urandom(8)).choice(_UID_RANGES) if os.geteuid() == 0 else None
 
 
 def _inside(path: str, folders: Iterable[str]) -> bool:

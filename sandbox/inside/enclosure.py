@@ -11,6 +11,7 @@ _STAGES = ("/sys", "/mnt")
 _KEPT = {8: kernel.NOEXEC, 1024: 1024, 2048: 2048, 4096: 1 << 21}
 """Flags of a mount that stay as they are, as `statvfs` says them and as `mount` takes them."""
 
+_PROC = kernel.NOSUID | kernel.NODEV | kernel.NOEXEC
 _ALL = kernel.NEWNS | kernel.NEWPID | kernel.NEWNET | kernel.NEWIPC | kernel.NEWUTS | kernel.NEWCGROUP
 
 
@@ -34,23 +35,11 @@ def enter(plan: dict) -> None:
         _write("/proc/self/gid_map", f"0 {gid} 1")
         _build(plan, stage)
     else:
-        helper, ask = _mapper(plan["uid_base"])
         kernel.unshare(kernel.NEWNS)
         _build(plan, stage)
-        kernel.unshare(kernel.NEWUSER)
-        os.write(ask, b"+")
-        if os.waitpid(helper, 0)[1] != 0:
-            raise OSError("uids of the new user namespace cannot be mapped")
-        os.close(ask)
-        os.setgroups([])
-        os.setresgid(0, 0, 0)
-        os.setresuid(0, 0, 0)
-    kernel.unshare(_ALL)
-    process = os.fork()
-    if process:
-        _stand_by(process)
-    kernel.die_with_parent()
-    kernel.mount("proc", f"{stage}/proc", "proc", kernel.NOSUID | kernel.NODEV | kernel.NOEXEC)
+        _take_uids(plan["uid_base"], 65536)
+    _be_first_in(_ALL)
+    kernel.mount("proc", f"{stage}/proc", "proc", _PROC)
     # A copy of the tree: the original was mounted by a more privileged user and may not become the root.
     kernel.mount(stage, stage, None, kernel.BIND | kernel.REC)
     os.chdir(stage)
@@ -60,7 +49,44 @@ def enter(plan: dict) -> None:
     kernel.libc.sethostname(b"sandbox", 7)
 
 
-def _mapper(uid_base: int) -> tuple[int, int]:
+def leave_root() -> None:
+    """In a world that bubblewrap built for root: be the first process of one without root, whose uids are the others.
+
+    There, uid 0 is the host's root, without power over the host's things but the owner of some. Here, nobody is.
+    """
+    os.closerange(3, 1 << 20)
+    # Bubblewrap covers some files of its own; below a /proc that is not whole nobody may mount another.
+    kernel.mount("proc", "/proc", "proc", _PROC)
+    _take_uids(1, 65535)
+    # As was asked of bubblewrap, and taken back by the change of user.
+    kernel.die_with_parent()
+    _be_first_in(kernel.NEWPID | kernel.NEWNS)
+    kernel.mount("proc", "/proc", "proc", _PROC)
+
+
+def _be_first_in(namespaces: int) -> None:
+    """Go on as the first process of new namespaces."""
+    kernel.unshare(namespaces)
+    process = os.fork()
+    if process:
+        _stand_by(process)
+    kernel.die_with_parent()
+
+
+def _take_uids(first: int, count: int) -> None:
+    """Be root in a new user namespace, whose uids from 0 on stand for this one's from `first` on."""
+    helper, ask = _mapper(first, count)
+    kernel.unshare(kernel.NEWUSER)
+    os.write(ask, b"+")
+    if os.waitpid(helper, 0)[1] != 0:
+        raise OSError("uids of the new user namespace cannot be mapped")
+    os.close(ask)
+    os.setgroups([])
+    os.setresgid(0, 0, 0)
+    os.setresuid(0, 0, 0)
+
+
+def _mapper(first: int, count: int) -> tuple[int, int]:
     """A process that will map the uids of this one, from outside its new user namespace, when asked."""
     asked, ask = os.pipe()
     target = os.getpid()
@@ -73,7 +99,7 @@ def _mapper(uid_base: int) -> tuple[int, int]:
         os.close(ask)
         if os.read(asked, 1):
             for kind in ("uid_map", "gid_map"):
-                _write(f"/proc/{target}/{kind}", f"0 {uid_base} 65536")
+                _write(f"/proc/{target}/{kind}", f"0 {first} {count}")
             code = 0
     finally:
         os._exit(code)

@@ -30,6 +30,8 @@ def main(settings: dict) -> None:
     try:
         if settings.get("enclose"):
             enclosure.enter(settings["enclose"])
+        elif settings.get("leave_root"):
+            enclosure.leave_root()
         world, wake = _prepare(settings)
         passage = Passage()
         frames.write_frame(1, frames.READY, json.dumps(_about(world)).encode())

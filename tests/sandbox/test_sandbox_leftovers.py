@@ -34,7 +34,7 @@ box.run(Program("print(1)"))
 print("ready", flush=True)
 {then}
 """
-AS_USER = """
+SET_UP = """
 import os, pathlib, signal, sys
 import rlvr.sandbox
 from rlvr.sandbox import Limits, Program
@@ -42,9 +42,11 @@ from rlvr.sandbox import Limits, Program
 import rlvr.sandbox.namespace, rlvr.sandbox.docker
 rlvr.sandbox.open("namespace", pool=1).close()
 from rlvr.sandbox.inside import kernel
+path, user = sys.argv[1], int(sys.argv[2])
+os.environ["PATH"] = path
 # Where the interpreter lies in a folder of root's, show it to everybody, in a mount namespace of our own.
 closed = [path for path in pathlib.Path(sys.base_prefix).resolve().parents if not path.stat().st_mode & 1]
-if closed:
+if user and closed:
     kernel.unshare(kernel.NEWNS)
     kernel.mount(None, "/", None, kernel.REC | kernel.PRIVATE)
     below = pathlib.Path(sys.base_prefix).resolve().relative_to(closed[-1]).parts[0]
@@ -53,8 +55,8 @@ if closed:
     (closed[-1] / below).mkdir()
     kernel.mount(f"/proc/self/fd/{kept}", str(closed[-1] / below), None, kernel.BIND)
     os.close(kept)
-os.environ["PATH"] = sys.argv[1]
-os.setgroups([]); os.setresgid(4321, 4321, 4321); os.setresuid(4321, 4321, 4321)
+if user:
+    os.setgroups([]); os.setresgid(user, user, user); os.setresuid(user, user, user)
 limits = Limits(cpu_seconds=3, wall_seconds=4, memory_bytes=128 << 20, processes=16, disk_bytes=8 << 20, files=100)
 try:
     box = rlvr.sandbox.open("namespace", pool=1, packages=(), limits=limits)
@@ -92,7 +94,9 @@ for entry in pathlib.Path("/proc").iterdir():
 kin = {os.getpid()}
 while more := {process for process, parent in parents.items() if parent in kin} - kin:
     kin |= more
-print(*(kin - {os.getpid()}), flush=True)
+kin -= {os.getpid()}
+print("as root", [(folder / "comm").read_text().strip() for folder in (pathlib.Path("/proc", str(k)) for k in kin) if not folder.stat().st_uid])
+print(*kin, flush=True)
 os.kill(os.getpid(), signal.SIGKILL)
 """
 BUSY = "import time\nwhile True: time.sleep(0.01)"
@@ -251,14 +255,15 @@ def test_runs_leave_nothing_behind(own_box: Box) -> None:
 
 
 @pytest.mark.parametrize("set_up", ["bubblewrap", "own"])
-def test_an_ordinary_user_may_use_it(set_up: str) -> None:
-    """As another user, without privileges, where the kernel allows it."""
+@pytest.mark.parametrize("user", [0, 4321], ids=["root", "ordinary user"])
+def test_root_and_ordinary_users_may_use_it_with_and_without_bubblewrap(user: int, set_up: str) -> None:
+    """As another user without privileges, where the kernel allows it; for root, nothing inside is root outside."""
     if os.geteuid() != 0:
         pytest.skip("this is an ordinary user already")
     if set_up == "bubblewrap" and shutil.which("bwrap") is None:
         pytest.skip("bubblewrap is not installed")
     path = os.environ["PATH"] if set_up == "bubblewrap" else "/nowhere"
-    done = subprocess.run([sys.executable, "-c", AS_USER, path], capture_output=True, text=True, check=False)
+    done = subprocess.run([sys.executable, "-c", SET_UP, path, str(user)], capture_output=True, text=True, check=False)
     if done.stdout.startswith("cannot"):
         pytest.skip(done.stdout)
     *lines, inside = done.stdout.splitlines()
@@ -270,13 +275,15 @@ def test_an_ordinary_user_may_use_it(set_up: str) -> None:
         "devices ok 3",
         "network nonzero_exit",
         "writes ok [30, 30, 30, 30]",
-        "kill signalled",
+        # Root has users to spare, so that the first process is another's.
+        f"kill {'signalled' if user else 'nonzero_exit'}",
         "memory memory_limit",
         "forks pids_limit",
         "disk disk_limit",
         "wall wall_limit",
         "left behind ok",
         "nothing left ok ['shm', 'work'] []",
+        f"as root {['bwrap'] if set_up == 'bubblewrap' and not user else []}",
     ], done
     # It killed itself, with the sandbox open.
     assert done.returncode == -signal.SIGKILL
