@@ -75,8 +75,8 @@ class _NotReadableError(Exception):
     """The expression is none of those that can be read here."""
 
 
-_EQUALITY = Comparison(pythonic=True, any_sequence=False)
-_IDENTITY = Comparison(any_sequence=False)
+_EQUALITY = Comparison(pythonic=True, from_json=False)
+_IDENTITY = Comparison(from_json=False)
 
 
 def calls_of_asserts(tree: ast.Module, entry_point: str) -> list[AssertedCall] | None:

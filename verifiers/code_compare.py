@@ -5,6 +5,7 @@ Both sides are plain built-in values: None, bool, int, float, str, bytes, list, 
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from collections.abc import Iterable, Mapping, Set
@@ -16,6 +17,7 @@ from typing import Any
 _REAL = re.compile(rb"[-+]?(?:\d{1,400}(?:\.\d{0,400})?|\.\d{1,400})(?:[eE][-+]?\d{1,4})?")
 _INTEGER = re.compile(rb"[-+]?\d+")
 _NUMBERS = (bool, int, float)
+_LONGEST_KEY = 10**100
 _EXACT = (Fraction, Decimal, complex)
 
 
@@ -23,8 +25,9 @@ _EXACT = (Fraction, Decimal, complex)
 class Comparison:
     r"""When two values are the same.
 
-    By default types are exact: an int is no bool and no float, and floats are equal bit for bit; only a tuple is also
-    the list of its items, which JSON cannot tell apart. A float is within the tolerance if
+    By default types are exact: an int is no bool and no float, and floats are equal bit for bit; only what JSON cannot
+    tell apart is the same: a tuple and the list of its items, a number as a key of a dict and its text. A float is
+    within the tolerance if
 
     \(|actual - expected| \le \max(absolute, relative \cdot |expected|)\)
 
@@ -34,14 +37,15 @@ class Comparison:
     Args:
         absolute: what a float may be off by.
         relative: the same as a share of the expected float.
-        pythonic: numbers are compared as `==` does, whatever their types, and a tuple is no list.
-        any_sequence: a tuple is also the list of its items.
+        pythonic: numbers are compared as `==` does, whatever their types.
+        from_json: what is expected was JSON: a tuple is also the list of its items, and a text that is expected as a
+            key of a dict is also the number, bool or None that JSON writes so.
     """
 
     absolute: float = 0.0
     relative: float = 0.0
     pythonic: bool = False
-    any_sequence: bool = True
+    from_json: bool = True
 
     def same(self, actual: Any, expected: Any) -> bool:
         """Whether a returned value is the expected one. The order of a dict's keys means nothing."""
@@ -81,7 +85,7 @@ class Comparison:
 
     def _same_kind(self, found: Any, wanted: Any) -> bool:
         for kind in ((set, frozenset), (list, tuple)):
-            if type(wanted) in kind and (kind == (set, frozenset) or self.any_sequence):
+            if type(wanted) in kind and (kind == (set, frozenset) or self.from_json):
                 return type(found) in kind
         return type(found) is type(wanted)
 
@@ -106,6 +110,8 @@ class Comparison:
         pairs = []
         for name, value in found.items():
             key = self._key(name)
+            if key not in by_key and self.from_json:
+                key = _json_key(name)
             if key not in by_key:
                 return None
             pairs.append((value, by_key.pop(key)))
@@ -138,6 +144,13 @@ class Comparison:
         if not (_REAL.fullmatch(found) and _REAL.fullmatch(wanted)):
             return False
         return self._same_number(float(found), float(wanted))
+
+
+def _json_key(name: Any) -> str | None:
+    """The text that JSON has in place of a key which is no text; None where it has none that anybody would write."""
+    if name is None or (type(name) in _NUMBERS and _finite(name) and abs(name) < _LONGEST_KEY):
+        return json.dumps(name)
+    return None
 
 
 def covers(members: Iterable[Any], expected: Set[Any]) -> bool:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from rlvr.verifiers.code_compare import Comparison, tolerance_of
 
-EXACT, TOLERANT, PYTHONIC = Comparison(), Comparison(1e-6, 1e-6), Comparison(pythonic=True, any_sequence=False)
+EXACT, TOLERANT, PYTHONIC = Comparison(), Comparison(1e-6, 1e-6), Comparison(pythonic=True, from_json=False)
 
 
 @pytest.mark.parametrize(
@@ -33,6 +33,14 @@ EXACT, TOLERANT, PYTHONIC = Comparison(), Comparison(1e-6, 1e-6), Comparison(pyt
         ({"a": 1}, {"a": 1, "b": 2}, False),
         ({"a": True}, {"a": 1}, False),
         ({1: 2}, {True: 2}, False),
+        ({7: 2, -2.5: 3, True: 4, None: 5}, {"7": 2, "-2.5": 3, "true": 4, "null": 5}, True),
+        ({1: {2: 3}}, {"1": {"2": 3}}, True),
+        ({"1": 2}, {1: 2}, False),
+        ({1: 2}, {"1.0": 2}, False),
+        ({1: 2, "1": 2}, {"1": 2, "2": 2}, False),
+        ({10**5000: 1}, {"1": 1}, False),
+        ({math.nan: 1}, {"NaN": 1}, False),
+        ({(1, 2): 1}, {"(1, 2)": 1}, False),
         ({1, 2}, {2, 1}, True),
         ({1}, {True}, False),
         ({1}, [1], False),
@@ -72,7 +80,7 @@ def test_a_tolerance_is_for_floats_alone(actual: Any, expected: Any, same: bool)
 
 @pytest.mark.parametrize(
     ("actual", "expected", "same"),
-    [(3.0, 3, True), (1, True, True), ((1,), [1], False), ({1.0: 2}, {1: 2}, True), (math.nan, math.nan, False)],
+    [(3.0, 3, True), (1, True, True), ((1,), [1], False), ({1.0: 2}, {1: 2}, True), ({1: 2}, {"1": 2}, False)],
 )
 def test_an_assertion_compares_as_python_does(actual: Any, expected: Any, same: bool) -> None:
     assert PYTHONIC.same(actual, expected) is same
