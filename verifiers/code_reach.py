@@ -19,6 +19,7 @@ _CALLED = {
     "runpy.run_module": "its file",
 }
 _FIXTURES = {"caplog": "its log", "recwarn": "warnings", "capfd": "its descriptors", "capfdbinary": "its descriptors"}
+_OF_EXCEPTIONS = ("__cause__", "__context__", "__traceback__")
 _PATCHES = ("patch", "patch.object", "mock.patch", "mock.patch.object", "monkeypatch.setattr")
 # What is patched there is told to the program's process.
 _TOLD = frozenset({"builtins.input", "sys.stdin", "sys.stdout", "sys.stderr", "sys.argv", "os.environ"})
@@ -41,6 +42,8 @@ def _found(tree: ast.Module, module: str) -> Iterator[str]:
             yield from (_FIXTURES[argument.arg] for argument in node.args.args if argument.arg in _FIXTURES)
         elif isinstance(node, ast.Constant) and node.value == f"{module}.py":
             yield "its file"
+        elif isinstance(node, ast.Attribute) and node.attr in _OF_EXCEPTIONS:
+            yield "what an exception came from"
         elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name | ast.Attribute):
             name = ast.unparse(node.func)
             root, dot, rest = name.partition(".")

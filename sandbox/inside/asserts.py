@@ -32,7 +32,7 @@ _OPERATORS: dict = {
 def run(job: dict, channel: harness.Channel) -> None:
     """Run the tests against the program's process; ends the process."""
     try:
-        conduct(job, channel, opposite.Opposite())
+        conduct(job, channel, opposite.Opposite(job["source"]))
     finally:
         harness.leave(0)
 
@@ -56,7 +56,7 @@ def conduct(job: dict, channel: harness.Channel, program: Any) -> None:
         record.report("check", True, "")
     for name in record.seen:
         record.report(name, name not in record.failed, record.failed.get(name, ""))
-    program.look_again(job["source"])
+    program.look_again()
     channel.send(frames.END, [completed, program.trusted, program.needs_inside])
 
 

@@ -12,6 +12,7 @@ import os
 import re
 import threading
 import types
+from array import array
 from collections import deque
 from typing import Any, Optional
 
@@ -43,7 +44,7 @@ class Inside:
     def __init__(self, module: types.ModuleType) -> None:
         self.module = module
 
-    def look_again(self, tests: str) -> None:
+    def look_again(self) -> None:
         """See `Opposite.look_again`: the tests have the program's own values."""
 
     def get(self, name: str) -> Any:
@@ -61,13 +62,17 @@ class Inside:
 class Opposite:
     """The connection to the program's process.
 
+    Args:
+        tests: their text.
+
     Attributes:
         trusted: whether no comparison or truth value was left to the program.
         needs_inside: whether the tests asked for, or had to hand over, what cannot cross.
         asked: whether the program was asked for anything.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, tests: str) -> None:
+        self.tests = tests
         self.trusted = True
         self.needs_inside = False
         self.asked = False
@@ -76,7 +81,7 @@ class Opposite:
         self.exceptions: dict = {}
         self.answers = frames.Reader(HEAR, plain.MAX_BYTES)
         self.looked_at: dict = {}
-        self.around = surroundings.Around(self.hand_over)
+        self.around = surroundings.Around(self.hand_over, tests)
         self.ended = False
         # Tests may have threads, and the program answers one question at a time.
         self.turn = threading.RLock()
@@ -90,10 +95,10 @@ class Opposite:
             object.__setattr__(value, "_kind", "tested class")
         return value
 
-    def look_again(self, tests: str) -> None:
-        """Find out whether the program has changed a value since the tests, whose text this is, got a copy of it."""
+    def look_again(self) -> None:
+        """Find out whether the program has changed a value since the tests got a copy of it."""
         # `from solution import *` gets many that they have no use for.
-        used = set(re.findall(r"\w+", tests))
+        used = set(re.findall(r"\w+", self.tests))
         try:
             for name, before in self.looked_at.items():
                 if name in used and self.encode(self.result(self.ask(["get", name]))) != before:
@@ -306,7 +311,7 @@ def _take_over(mine: Any, new: Any) -> None:
     """Change a container of the tests in place to what the program made of it."""
     if type(mine) is not type(new):
         return
-    if isinstance(mine, (list, bytearray)):
+    if isinstance(mine, (list, bytearray, array)):
         mine[:] = new
     elif isinstance(mine, deque):
         mine.clear()
@@ -529,7 +534,11 @@ def _add_operators() -> None:
             # What inherits from a built-in type is compared here, by the data in it. No other object of the program's
             # equals a built-in value, whatever it says itself.
             if not isinstance(other, StandIn):
-                return bool(_do(self, "data") == other) is not otherwise if _kind(self) == "data" else otherwise
+                if _kind(self) == "data":
+                    return bool(_do(self, "data") == other) is not otherwise
+                if _name(self) in _LIKE_SETS and _kind(self) == "builtin" and isinstance(other, (set, frozenset)):
+                    return (set(self) == other) is not otherwise
+                return otherwise
             _doubt(self)
             return bool(_do(self, operation, other))
 
@@ -558,6 +567,7 @@ def _add_operators() -> None:
 
 _WITH_NAMES = ("function", "class", "tested class", "module")
 _OF_BUILT_IN_TYPES = (*_WITH_NAMES, "iterator", "builtin")
+_LIKE_SETS = ("dict_keys", "dict_items", "odict_keys", "odict_items")
 _CALLABLES = ("function", "class", "exception")
 # What the tests ask of an instance of a class under test without showing it what is expected.
 _METHODS = ("getitem", "enter", "int", "float", "index")
@@ -573,6 +583,6 @@ _INSIDES = (
     "__globals__",
 )
 _CLASS_NAME = re.compile(r"[A-Z]\w*")
-_CHANGED_IN_PLACE = (list, bytearray, deque, dict, set)
+_CHANGED_IN_PLACE = (list, bytearray, array, deque, dict, set)
 
 _add_operators()

@@ -12,6 +12,7 @@ import json
 import math
 import re
 import sys
+from array import array
 from collections import Counter, OrderedDict, defaultdict, deque, namedtuple
 from datetime import date, datetime, time, timedelta, timezone
 from decimal import Decimal
@@ -177,6 +178,10 @@ class _Encoder:
                 return ["U", _int(value.int)]
             if kind is bytearray:
                 return ["B", value.decode("latin-1")]
+            if kind is memoryview and value.format == "B" and value.ndim == 1:
+                return ["m", value.tobytes().decode("latin-1")]
+            if kind is array:
+                return ["G", value.typecode, *[self.encode(entry, depth + 1) for entry in value.tolist()]]
             if kind is Counter or kind is OrderedDict:
                 return self.pairs(["C" if kind is Counter else "O"], value, depth)
             if kind is defaultdict:
@@ -318,6 +323,10 @@ class _Decoder:
             return _named_tuple(tree[1], tree[2])(*self.all(tree[3:], depth))
         if tag == "P":
             return (Path if tree[1] else PurePath)(str(tree[2]))
+        if tag == "m":
+            return memoryview(tree[1].encode("latin-1"))
+        if tag == "G":
+            return array(tree[1], self.all(tree[2:], depth))
         if tag == "U":
             return UUID(int=_exact_int(self.decode(tree[1], depth)))
         if tag == "A":

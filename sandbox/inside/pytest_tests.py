@@ -18,7 +18,8 @@ _NOT_STARTED = 4  # `pytest.ExitCode.USAGE_ERROR`: a conftest.py that cannot be 
 def run(job: dict, channel: harness.Channel) -> None:
     """Run the tests against the program's process; ends the process."""
     try:
-        conduct(job, channel, opposite.Opposite())
+        tests = b"\n".join(job["files"].values()).decode("utf-8", "replace")
+        conduct(job, channel, opposite.Opposite(tests))
     finally:
         harness.leave(0)
 
@@ -46,7 +47,7 @@ def conduct(job: dict, channel: harness.Channel, program: Any) -> None:
         name = "conftest" if program.asked else "pytest did not start"
         channel.send(frames.TEST, [name, False, said.getvalue()[-_LENGTH:]])
     completed = code in (0, 1) and record.done == record.collected > 0 and not record.broken
-    program.look_again(b"\n".join(job["files"].values()).decode("utf-8", "replace"))
+    program.look_again()
     channel.send(frames.END, [completed, program.trusted, program.needs_inside])
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import builtins
 import copy
 import operator
-import random
 import sys
 import types
 from collections import OrderedDict
@@ -68,6 +67,9 @@ def run(job: dict, channel: harness.Channel) -> None:
             harness.write_file(path, content)
         if "tests" not in job:
             surroundings.hear()
+        else:
+            # Tests beside it may look for its file.
+            harness.write_file(f"{job['serve']}.py", harness.plain_text(job["source"]))
         module = harness.load(job["source"], job["serve"])
         if "tests" in job:
             tests = job["tests"]
@@ -110,7 +112,7 @@ class _Server:
             self.around.take_over(environment, argv, None if given is None else self.restore(given), text)
             return
         if question[0] == "seed":
-            random.seed(*plain.decode(question[1]))
+            surroundings.seed(plain.decode(question[1]))
             return
         try:
             tree = self._answer(question)

@@ -1,26 +1,33 @@
 """What tests change around a function before they call it, taken over to the program's process, and what it printed.
 
 `monkeypatch` changes the process that the tests run in, which is not the program's. Its environment, `sys.argv`,
-`input`, `sys.stdin` and what `random.seed` was told are carried across; what the program writes to `sys.stdout` and
-`sys.stderr` comes back, where `capsys` hears it.
+`input`, `sys.stdin` and what `random.seed` and `numpy.random.seed` were told are carried across; what the program
+writes to `sys.stdout` and `sys.stderr` comes back, where `capsys` hears it.
 """
 
 from __future__ import annotations
 
 import builtins
+import importlib
+import importlib.util
 import io
 import os
-import random
 import sys
 from typing import Any, Callable, Optional
 
 _MOST_TEXT = 1 << 20
+_SEEDED = ("random", "numpy.random")
 
 
 class Around:
-    """The surroundings as the tests have them; `hand_over` makes a function of theirs callable from the program."""
+    """The surroundings as the tests have them.
 
-    def __init__(self, hand_over: Callable[[Any], list]) -> None:
+    Args:
+        hand_over: makes a function of theirs callable from the program.
+        tests: their text.
+    """
+
+    def __init__(self, hand_over: Callable[[Any], list], tests: str) -> None:
         self.hand_over = hand_over
         self.environment = _environment()
         self.argv = list(sys.argv)
@@ -28,15 +35,22 @@ class Around:
         self.stdin = sys.stdin
         self.told: Optional[tuple] = None
         self.seen: Optional[tuple] = None
-        self.seeds: list = []
-        self.seed = random.seed
-        random.seed = self.seeded
+        self.seeds: dict = {}
+        for module in _SEEDED:
+            name = module.partition(".")[0]
+            if name in tests and importlib.util.find_spec(name):
+                self.overhear(module)
 
-    def seeded(self, a: Any = None, version: int = 2) -> None:
-        """`random.seed`, which the program is to hear of as well."""
-        self.seed(a, version)
-        if isinstance(a, (int, float, str, bytes, type(None))):
-            self.seeds[:] = [a, version]
+    def overhear(self, module: str) -> None:
+        """Have the program hear what the tests tell `seed` of this module."""
+        source: Any = importlib.import_module(module)
+        seed = source.seed
+
+        def heard(*given: Any, **named: Any) -> None:
+            seed(*given, **named)
+            self.seeds[module] = [list(given), named]
+
+        source.seed = heard
 
     def changes(self) -> Optional[list]:
         """What is to be said about them before the next call; None if nothing has changed."""
@@ -131,6 +145,13 @@ def hear() -> None:
     """Keep from here on what the program prints."""
     sys.stdout = sys.__stdout__ = Heard(sys.stdout)  # type: ignore[misc]
     sys.stderr = sys.__stderr__ = Heard(sys.stderr)  # type: ignore[misc]
+
+
+def seed(told: Any) -> None:
+    """Seed what the tests have seeded: by the name of the module, the arguments."""
+    for module, (given, named) in told.items():
+        if module in _SEEDED:
+            importlib.import_module(module).seed(*given, **named)
 
 
 def printed() -> Optional[list]:

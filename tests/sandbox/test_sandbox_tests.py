@@ -187,8 +187,8 @@ def test_arguments_are_changed_in_place(box: Box) -> None:
     source = "def fill(items, table):\n    items.append(len(items))\n    table['x'] = 1\n    items.sort(reverse=True)"
     check = "def check(c):\n    a, b = [0, 5], {}\n    assert c(a, b) is None\n    assert a == [5, 2, 0]\n    assert b == {'x': 1}"
     assert report(box, source, asserts(check, "fill")).all_passed
-    source = "def fill(b, q):\n    b[0] = 65\n    return q.popleft()"
-    check = "from collections import deque\ndef check(c):\n    b, q = bytearray(b'xy'), deque([1, 2])\n    assert c(b, q) == 1\n    assert b == b'Ay'\n    assert q == deque([2])"
+    source = "def fill(b, q, a):\n    b[0] = 65\n    a.append(3)\n    return q.popleft()"
+    check = "from array import array\nfrom collections import deque\ndef check(c):\n    b, q, a = bytearray(b'xy'), deque([1, 2]), array('i')\n    assert c(b, q, a) == 1\n    assert b == b'Ay'\n    assert q == deque([2])\n    assert a[0] == 3"
     assert report(box, source, asserts(check, "fill")).all_passed
 
 
@@ -421,6 +421,12 @@ ORDINARY = {
         "from contextlib import contextmanager\n@contextmanager\ndef f(): yield 5",
         "with f() as x:\n    assert x == 5",
     ),
+    "views of a dict": (
+        "from collections import OrderedDict\ndef f(kind, **d): return getattr(kind(d), 'keys')(), kind(d).items(), kind(d).values()",
+        "from collections import OrderedDict\nfor kind in (dict, OrderedDict):\n    keys, items, values = f(kind, a=1, b=2)\n"
+        "    assert keys == {'a', 'b'} and {'a'} != keys != {'a', 'c'} and items == {('a', 1), ('b', 2)} and sorted(values) == [1, 2]\n"
+        "    assert values != [1, 2] and not keys == ['a', 'b'] and list(keys) == ['a', 'b']",
+    ),
     "path and uuid": (
         "import pathlib, uuid\ndef f(p): return pathlib.Path(p) / 'x', uuid.UUID(int=5)",
         "import pathlib, uuid\nassert f('a') == (pathlib.Path('a/x'), uuid.UUID(int=5))",
@@ -509,6 +515,7 @@ def test_a_failed_assertion_of_a_callback_is_not_the_programs_to_catch(box: Box)
 
 VALUES = """
 import datetime as d
+from array import array
 from collections import Counter, OrderedDict, defaultdict, deque
 from decimal import Decimal
 from fractions import Fraction
@@ -519,9 +526,11 @@ def check(same):
         d.datetime(2020, 1, 2, 3, 4, 5, 6, fold=1), d.datetime(2020, 1, 2, tzinfo=zone), d.timedelta(-1, 2, 3),
         d.time(1, 2, 3), d.time(1, 2, tzinfo=d.timezone.utc), range(5, 0, -2), range(0), deque([1, [2]], 5), slice(1, None, 2), ...,
         Counter("aab"), OrderedDict(b=1, a=2), defaultdict(list, x=[1]), [Decimal(1), {Fraction(1, 2): 3j}],
+        array("h", [1, -2]), array("d", [0.5, float("inf")]),
     ):
         found = same(value)
         assert found == value and repr(found) == repr(value) and type(found) is type(value), repr(value)
+    assert same(memoryview(b"ab")) == memoryview(b"ab") == b"ab"
 """
 
 
@@ -584,6 +593,11 @@ SURROUNDED = {
         "import random\ndef f(): return [random.random() for _ in range(3)]",
         "import random\ndef test_a():\n    random.seed(7)\n    a = f()\n    random.seed(7)\n    assert a == f() != f()\n"
         "    random.seed(7)\n    assert a == [random.random() for _ in range(3)]\n",
+    ),
+    "the seed of numpy": (
+        "import numpy as np\ndef f(): return np.random.rand(3).tolist()",
+        "import numpy as np\ndef test_a():\n    np.random.seed(7)\n    a = f()\n    np.random.seed(seed=7)\n    assert a == f() != f()\n"
+        "    np.random.seed(7)\n    assert a == np.random.rand(3).tolist()\n",
     ),
     "the docstring": (
         "def f():\n    'Gives 1.'\n    return 1\ndef g(): pass",

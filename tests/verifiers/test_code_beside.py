@@ -211,6 +211,19 @@ BEYOND = {
         "import time\ndef f(x):\n    time.sleep(x)\n    return x",
         f"from unittest.mock import patch\n{IMPORT}@patch('time.sleep')\ndef test_f(sleep):\n    assert f(900) == 900\n",
     ),
+    "importlib.reload": (
+        "calls = []\ndef f(x):\n    calls.append(x)\n    return len(calls)",
+        "import importlib, solution\ndef test_f():\n    assert solution.f(1) == 1\n    assert importlib.reload(solution).f(1) == 1\n",
+    ),
+    "its file": (
+        "def f(x):\n    return 1",
+        "import pathlib\ndef test_f():\n    assert 'return 1' in pathlib.Path('solution.py').read_text()\n",
+    ),
+    "what an exception came from": (
+        "def f(x):\n    try:\n        1 / 0\n    except ZeroDivisionError as error:\n        raise ValueError from error",
+        f"import pytest\n{IMPORT}def test_f():\n    with pytest.raises(ValueError) as info:\n        f(1)\n"
+        "    assert isinstance(info.value.__cause__, ZeroDivisionError)\n",
+    ),
     "its source": (
         "def f(x):\n    return 1",
         "import inspect, solution\ndef test_f():\n    assert 'return 1' in inspect.getsource(solution.f)\n",
