@@ -19,8 +19,10 @@ from .code_lines import (
     is_whole,
     lines_of,
     made_names,
+    stubs,
     words,
 )
+from .code_marks import typed, unquoted
 
 PYTHON = frozenset({"python", "python3", "py", "py3", "python2", "ipython", "ipython3", "sage", "cython"})
 """The language tags of Python."""
@@ -56,12 +58,12 @@ class Block:
 def solution_code(text: str, names: Collection[str] = (), *, reads_stdin: bool = False) -> str | None:
     """The program in the text that follows the reasoning; None if there is no code.
 
-    It is the last block of Python that defines all of `names` and is whole; else, of those that are there, the
-    last that is closest to it. So a usage example, an output or a truncated second attempt after the solution
-    does not count. Blocks that define functions or classes which it uses and does not have go before it, and so do
-    the imports and constants of earlier blocks that it uses. A program with a class gets the names of `typing` that it
-    uses without importing them, as on sites with such exercises; other imports that it forgot it goes without. Where
-    no line opens a fence, the lines that read as Python are the code.
+    It is the last block of Python that defines all of `names`, not by stubs, and is whole; else, of those that are
+    there, the last that is closest to it. So a usage example, an output, a signature or a truncated second attempt
+    after the solution does not count. Blocks that define functions or classes which it uses and does not have go
+    before it, and so do the imports and constants of earlier blocks that it uses. A program with a class gets the
+    names of `typing` that it uses without importing them, as on sites with such exercises; other imports that it
+    forgot it goes without. Where no line opens a fence, the lines that read as Python are the code.
 
     Args:
         text: what the model wrote after its reasoning.
@@ -71,7 +73,7 @@ def solution_code(text: str, names: Collection[str] = (), *, reads_stdin: bool =
     blocks = [block for block in fenced_blocks(text) if block.code.strip()]
     if not blocks:
         blocks = unfenced_blocks(text)
-    blocks = [replace(block, code=_dedented(block.code, names)) for block in blocks]
+    blocks = [replace(block, code=_as_written(block.code, names)) for block in blocks]
     candidates = _of_python(blocks, names)
     if not candidates:
         return None
@@ -98,6 +100,7 @@ def _fitness(block: Block, names: Collection[str], reads_stdin: bool) -> tuple[i
     made = made_names(block.code)
     return (
         sum((name in defined) + (name in made) for name in names),
+        not stubs(block.code).intersection(names),
         block.closed or is_whole(block.code),
         not block.code.lstrip().startswith(">>>"),
         bool(reads_stdin and _READS_INPUT.search(block.code)),
@@ -135,9 +138,9 @@ def fenced_blocks(text: str) -> list[Block]:
 
     A fence inside a triple-quoted string is text of that string, unless the string never ends. One that names a
     language ends the block before it, since no line of Python begins so. A fence may be indented, may stand at the
-    end of a line, and may hold a single line of code between two marks. A block of Markdown is looked into.
+    end of a line, be quoted, and may hold a single line of code between two marks. A block of Markdown is looked into.
     """
-    lines = list(lines_of(text))
+    lines = unquoted(lines_of(text))
     reader = _FenceReader(lines, minds_strings=True)
     blocks = reader.read()
     if reader.open_string:
@@ -244,8 +247,14 @@ def _tag_and_code(info: str) -> tuple[str, str]:
     return tag, match.group(2)
 
 
-def _dedented(code: str, names: Collection[str]) -> str:
-    """The code without the indentation of all its lines, unless it is the body of a function."""
+def _as_written(code: str, names: Collection[str]) -> str:
+    """The code without the indentation of all its lines, unless it is the body of a function.
+
+    Where an interactive session defines something, what was typed is the code; else it shows how that is used.
+    """
+    session = typed(code)
+    if session is not code and functions_and_classes(session).intersection(names or functions_and_classes(session)):
+        return session
     first = next((line for line in code.split("\n") if line.strip()), "")
     if first[:1] not in (" ", "\t"):
         return code

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterable
 
 _TOKEN = re.compile(
     r"""\\. | \#.* | \"{3} | '{3}
@@ -42,6 +41,9 @@ _DEFINITION = re.compile(
     re.VERBOSE | re.MULTILINE,
 )
 _FUNCTION_OR_CLASS = re.compile(r"^(?:(?:async[ \t]+)?def|class)[ \t]+(\w+)", re.MULTILINE)
+_INNER = re.compile(r"(?:(?:async[ \t]+)?def|class)[ \t]+\w|@")
+_NOTHING = re.compile(r"""(?:pass|\.{3}|raise[ \t]++NotImplementedError\b.*)[ \t]*+(?:\#.*)?$|[rR]?["']""")
+_NOTHING_AFTER = re.compile(r":[ \t]*+(?:(?:pass|\.{3})[ \t]*+)?(?:\#.*)?$|^@")
 # A longer line is judged by its beginning: the pattern may look at a character more than once.
 _LONGEST_LINE = 400
 _GOES_ON = (":", "\\", ",", ".", "=", "+", "-", "*", "/", "%", "&", "|", "^", "<", "(", "[", "{")
@@ -135,12 +137,38 @@ def functions_and_classes(code: str) -> frozenset[str]:
     return frozenset(_FUNCTION_OR_CLASS.findall(code))
 
 
+def stubs(code: str) -> frozenset[str]:
+    """The names of those of them that do nothing: their bodies are `...`, `pass`, a docstring, or not implemented."""
+    found: set[str] = set()
+    name, in_header = "", False
+    reader = LineReader()
+    for line in code.split("\n"):
+        continued = reader.inside
+        reader.feed(line)
+        content = line.strip()
+        if not content or content.startswith("#"):
+            continue
+        if not continued:
+            begun = _FUNCTION_OR_CLASS.match(line)
+            if line[0] not in " \t":
+                name = begun.group(1) if begun else ""
+                found.update({name} if begun else ())
+            in_header = begun is not None or _INNER.match(content) is not None
+        if in_header and not reader.inside:
+            in_header = False
+            if not _NOTHING_AFTER.search(content):
+                found.discard(name)
+        elif not continued and not in_header and not _NOTHING.match(content):
+            found.discard(name)
+    return frozenset(found)
+
+
 def words(code: str) -> frozenset[str]:
     """Every identifier-like word."""
     return frozenset(re.findall(r"[^\W\d]\w*", code))
 
 
-def lines_of(text: str) -> Iterable[str]:
+def lines_of(text: str) -> list[str]:
     """The lines of a text, whichever way they end."""
     lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
     return [_plain_spaces(line) for line in lines] if "\xa0" in text or "\ufeff" in text else lines

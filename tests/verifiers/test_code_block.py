@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rlvr.verifiers.code_block import fenced_blocks, solution_code
-from rlvr.verifiers.code_lines import defined_names, is_statement, is_whole
+from rlvr.verifiers.code_lines import defined_names, is_statement, is_whole, stubs
 
 ADD = "def add(a, b):\n    return a + b"
 
@@ -39,11 +39,41 @@ ADD = "def add(a, b):\n    return a + b"
         f"```\n{ADD}\n```\n```python\nprint(add(1, 2))\n```",
         f"```python\n{ADD}\n```\nUsage:\n```python\nfrom solution import add\nprint(add(1, 2))\n```",
         f"```python\n\ufeff{ADD}\n```",
+        f"```python\n{ADD}\n```\nIts signature:\n```python\ndef add(a: int, b: int) -> int: ...\n```",
+        f"> Sure:\n>\n> ```python\n> {ADD.replace(chr(10), chr(10) + '> ')}\n> ```\n> Bye.",
+        f"> ```python\n> def add(a, b):\n>     pass\n> ```\nwas asked for, so:\n```python\n{ADD}\n```",
+        "```python\n>>> def add(a, b):\n...     return a + b\n... \n```",
         f"\ufeff```python\n{ADD.replace('    ', 4 * chr(160)).replace(' + ', chr(160) + '+ ')}\n```",
     ],
 )
 def test_what_a_careful_reader_takes(text: str) -> None:
     assert solution_code(text, ("add",)) == ADD
+
+
+@pytest.mark.parametrize(
+    ("code", "is_stub"),
+    [
+        ("def f(a): ...", True),
+        ("async def f(a) -> int: pass  # later", True),
+        ("@cache\ndef f(\n    a: int,\n) -> int:\n    # Hm.\n    raise NotImplementedError('f')\nprint(3)", True),
+        ('def f(a):\n    """Does.\n\n    return 1\n    """\n    ...', True),
+        ("class f:\n    def g(self): ...\n    @property\n    def h(self) -> int:\n        pass", True),
+        ("class f:\n    def g(self): ...\n    def h(self): return 1", False),
+        ("class f:\n    x: int", False),
+        ("def f(a): return ...", False),
+        ("def f(\n    a,\n): return a", False),
+        ("def f(a):\n    if a:\n        pass\n    return g(\n    ...)", False),
+        ("def f(a):\n    x = [\n    ...]\n    pass", False),
+        ("f = ...", False),
+        ("def g(): ...\nx = f", False),
+    ],
+)
+def test_a_stub_does_nothing(code: str, is_stub: bool) -> None:
+    assert ("f" in stubs(code)) is is_stub
+
+
+def test_a_stub_is_taken_where_there_is_nothing_else() -> None:
+    assert solution_code("```python\ndef add(a, b):\n    pass\n```", ("add",)) == "def add(a, b):\n    pass"
 
 
 def test_a_fence_in_a_docstring_ends_nothing() -> None:
@@ -162,10 +192,14 @@ def test_any_text_is_read(text: str) -> None:
         "x(",
         "def f():\n",
         "```\nx = x\n```\n",
+        "> ```\n",
+        ">>> f()\n",
+        " ",
     ],
 )
 def test_megabytes_are_read_in_one_pass(piece: str) -> None:
     # A quadratic reader would take hours over these.
     text = piece * (500_000 // len(piece))
+    solution_code(f"```python\ndef f():{text}x\n", ("f",))
     solution_code(text, ("f",))
     solution_code(f"{text}\n```\n```python\nclass f:\n    a: List = x\n", ("f",))
