@@ -23,7 +23,10 @@ SMALL = Limits(
 
 def opened(backend: str, pool: int = 2) -> Box:
     try:
-        return rlvr.sandbox.open(backend, pool=pool, limits=SMALL)
+        with pytest.MonkeyPatch.context() as patch:
+            if backend == "namespace without bubblewrap":
+                patch.setenv("PATH", "/nowhere")
+            return rlvr.sandbox.open(backend.partition(" ")[0], pool=pool, limits=SMALL)
     except UserError as error:
         pytest.skip(f"{backend}: {error}")
 

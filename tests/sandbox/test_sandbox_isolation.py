@@ -15,6 +15,10 @@ import pytest
 
 from rlvr.sandbox import Box, Program
 
+# As other tests, and with our own set-up of namespaces where bubblewrap would do it.
+BACKENDS = ("namespace", "namespace without bubblewrap", "docker")
+pytestmark = pytest.mark.parametrize("backend", BACKENDS, indirect=True, scope="session")
+
 LIBC = "import ctypes, os\nlibc = ctypes.CDLL(None, use_errno=True)\n"
 
 

@@ -121,3 +121,8 @@ def test_a_mistake_in_a_run_is_said_at_once(box: Box, how: str) -> None:
     ):
         run("print(1)")
     assert run(Program("print(1)"), Limits(**{**vars(box.limits), "cpu_seconds": 2}))
+
+
+def test_the_wall_limit_follows_the_cpu_limit() -> None:
+    assert Limits(cpu_seconds=4).wall == 14
+    assert Limits(cpu_seconds=4, wall_seconds=1).wall == 1
