@@ -159,8 +159,8 @@ def calls_program(tree: ast.Module, entry_point: str) -> bool:
 def makes_objects(tree: ast.Module, names: frozenset[str]) -> bool:
     """Whether the tests are about objects of the program's own classes, as far as their text says.
 
-    They call what has the name of a class and is neither theirs nor built in (`Stack()`), or ask what the program gave
-    for an attribute that no plain value has (`f().push(3)`).
+    They call what has the name of a class and is neither theirs nor built in (`Stack()`), ask what the program gave
+    for an attribute that no plain value has (`f().push(3)`), or for its text (`str(f())`).
 
     Args:
         tree: the tests.
@@ -182,6 +182,8 @@ def makes_objects(tree: ast.Module, names: frozenset[str]) -> bool:
         if isinstance(node, ast.Call):
             name = _function_name(node).rpartition(".")[2]
             if name[:1].isupper() and name not in own and not hasattr(builtins, name):
+                return True
+            if name in ("str", "repr") and any(_is_call_of(given, names) for given in node.args):
                 return True
         if isinstance(node, ast.Attribute) and node.attr not in _plain_attributes():
             value = node.value

@@ -137,8 +137,9 @@ def outcome_beside(form: AssertTests | PytestTests, result: Result, objects: boo
         failure = f"only {tests_run} of at least {form.count} tests ran to a verdict; it {_ending(result)}"
     elif tests_run < form.count or (exact and tests_run != form.count):
         failure = f"{tests_run} tests ran instead of {form.count}"
-    elif not report.trusted and not objects:
-        failure = "an object of the program's own class decided about a test, which counts only with objects=True"
+    elif (form.runs_answers or not report.trusted) and not objects:
+        what = "a text of the program's" if form.runs_answers else "an object of the program's own class"
+        failure = f"{what} decided about a test, which counts only with objects=True"
         passed, by_own_word = 0, report.tests_passed == report.tests_run
     elif report.tests_passed != report.tests_run:
         failure = "a test did not pass"
@@ -171,9 +172,10 @@ def _fault(form: AssertTests | PytestTests, report: TestReport, objects: bool, b
         return (
             f"the tests use the fixture {fixture.group(1) if fixture else '?'!r}, which is not installed in the sandbox"
         )
-    if form.of_objects and by_own_word:
+    if (form.of_objects or form.runs_answers) and by_own_word:
         # A right program could do no better; one that fails by its own word too is wrong.
-        return "the tests leave it to objects of the program's own classes what is right; they need objects=True"
+        what = "what they run as code" if form.runs_answers else "objects of the program's own classes"
+        return f"the tests leave it to {what} what is right; they need objects=True"
     if report.needs_inside and not objects:
         return "the tests hand over, or ask for, what cannot leave its process; they need objects=True"
     return ""

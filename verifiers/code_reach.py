@@ -18,8 +18,17 @@ _CALLED = {
     "runpy.run_path": "its file",
     "runpy.run_module": "its file",
 }
+_RUN = ("eval", "exec", "pickle.loads", "pickle.load", "marshal.loads")
 _FIXTURES = {"caplog": "its log", "recwarn": "warnings", "capfd": "its descriptors", "capfdbinary": "its descriptors"}
-_OF_EXCEPTIONS = ("__cause__", "__context__", "__traceback__")
+_ATTRIBUTES = {
+    "__class__": "the class of an object",
+    "__cause__": "what an exception came from",
+    "__context__": "what an exception came from",
+    "__traceback__": "what an exception came from",
+}
+_GROUPS = ("ExceptionGroup", "BaseExceptionGroup", "KeyboardInterrupt")
+_RAISES = ("raises", "assertRaises", "assertRaisesRegex")
+_NEXT = ("next", "__next__", "anext", "__anext__", "send", "throw")
 _PATCHES = ("patch", "patch.object", "mock.patch", "mock.patch.object", "monkeypatch.setattr")
 # What is patched there is told to the program's process.
 _TOLD = frozenset({"builtins.input", "sys.stdin", "sys.stdout", "sys.stderr", "sys.argv", "os.environ"})
@@ -35,6 +44,17 @@ def beyond(tree: ast.Module, module: str) -> str:
     return next(_found(tree, module), "")
 
 
+def beyond_pytest(tree: ast.Module, module: str) -> str:
+    """The same where pytest makes the comparisons, which take a stand-in for what it stands for."""
+    imported = {name: origin for node in ast.walk(tree) for name, origin in _imported(node)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Compare) and _asks_for_identity(node, imported):
+            return "whether two objects are one"
+        if isinstance(node, ast.Compare) and _asks_for_class(node, imported, module):
+            return _ATTRIBUTES["__class__"]
+    return beyond(tree, module)
+
+
 def _found(tree: ast.Module, module: str) -> Iterator[str]:
     imported = {name: origin for node in ast.walk(tree) for name, origin in _imported(node)}
     for node in ast.walk(tree):
@@ -42,8 +62,12 @@ def _found(tree: ast.Module, module: str) -> Iterator[str]:
             yield from (_FIXTURES[argument.arg] for argument in node.args.args if argument.arg in _FIXTURES)
         elif isinstance(node, ast.Constant) and node.value == f"{module}.py":
             yield "its file"
-        elif isinstance(node, ast.Attribute) and node.attr in _OF_EXCEPTIONS:
-            yield "what an exception came from"
+        elif isinstance(node, ast.Attribute) and node.attr in _ATTRIBUTES:
+            yield _ATTRIBUTES[node.attr]
+        elif (isinstance(node, ast.Name) and node.id in _GROUPS) or type(node).__name__ == "TryStar":
+            yield "exceptions that do not cross"
+        elif isinstance(node, ast.With) and _expects_stop(node):
+            yield "StopIteration of a function"
         elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name | ast.Attribute):
             name = ast.unparse(node.func)
             root, dot, rest = name.partition(".")
@@ -55,6 +79,54 @@ def _found(tree: ast.Module, module: str) -> Iterator[str]:
                 patched = _patched(node, imported)
                 if patched and patched.partition(".")[0] != module and patched not in _TOLD:
                     yield f"a patch of {patched}"
+
+
+def _asks_for_identity(node: ast.Compare, imported: dict[str, str]) -> bool:
+    """Whether what a method of an object gave is to be some object."""
+    sides = [node.left, *node.comparators]
+    same = any(isinstance(op, ast.Is | ast.IsNot) for op in node.ops)
+    if not same or any(isinstance(side, ast.Constant) for side in sides):
+        return False
+    calls = [side.func for side in sides if isinstance(side, ast.Call)]
+    return any(
+        (isinstance(call, ast.Attribute) and ast.unparse(call).partition(".")[0] not in imported)
+        or (isinstance(call, ast.Name) and call.id == "iter")
+        for call in calls
+    )
+
+
+def _asks_for_class(node: ast.Compare, imported: dict[str, str], module: str) -> bool:
+    """Whether the type of a value is compared with a class of the program's."""
+    sides = [node.left, *node.comparators]
+    roots = [ast.unparse(side).partition(".")[0] for side in sides if isinstance(side, ast.Name | ast.Attribute)]
+    asks = any(isinstance(side, ast.Call) and _last_name(side.func) == "type" for side in sides)
+    return asks and any(imported.get(root, "").partition(".")[0] == module for root in roots)
+
+
+def _expects_stop(node: ast.With) -> bool:
+    """Whether its body is to raise StopIteration without going on with an iterator; it would end loops of the tests."""
+    calls = [item.context_expr for item in node.items if isinstance(item.context_expr, ast.Call)]
+    stops = any(
+        _last_name(call.func) in _RAISES and any("StopIteration" in ast.unparse(given) for given in call.args)
+        for call in calls
+    )
+    inner = (part for statement in node.body for part in ast.walk(statement))
+    return stops and not any(isinstance(part, ast.Call) and _last_name(part.func) in _NEXT for part in inner)
+
+
+def runs_answers(tree: ast.Module) -> bool:
+    """Whether the tests run texts that they do not hold themselves, which may be the program's."""
+    imported = {name: origin for node in ast.walk(tree) for name, origin in _imported(node)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and node.args and not all(isinstance(g, ast.Constant) for g in node.args[:1]):
+            root, dot, rest = ast.unparse(node.func).partition(".")
+            if imported.get(root, root) + dot + rest in _RUN:
+                return True
+    return False
+
+
+def _last_name(function: ast.expr) -> str:
+    return function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
 
 
 def _patched(call: ast.Call, imported: dict[str, str]) -> str:

@@ -38,7 +38,7 @@ from .code_asserts import (
 from .code_compare import Comparison, covers, tolerance_of
 from .code_copies import names_from_module, with_copied_arguments
 from .code_pytest import count_tests, may_make_tests, skipped_test
-from .code_reach import beyond
+from .code_reach import beyond, beyond_pytest, runs_answers
 
 _KEYS = {
     "calls": (("entry_point", "cases"), ("tolerance",)),
@@ -120,6 +120,7 @@ class AssertTests:
         whole: whether a right program may reach none of them, so that to come to the end is the one test.
         foreign_imports: the lines on which they import something else than the program.
         of_objects: whether they are about objects of the program's own classes.
+        runs_answers: whether they run texts that may be the program's.
         beyond: what they ask for that does not reach the program from another process; "" if nothing.
         copied: whether some arguments are handed over as copies.
     """
@@ -131,6 +132,7 @@ class AssertTests:
     whole: bool = False
     foreign_imports: frozenset[int] = frozenset()
     of_objects: bool = False
+    runs_answers: bool = False
     beyond: str = ""
     copied: bool = False
 
@@ -148,6 +150,7 @@ class PytestTests:
         visible: whether they are visible tests.
         foreign_imports: for each file, the lines on which it imports something else than the program.
         of_objects: whether they are about objects of the program's own classes.
+        runs_answers: whether they run texts that may be the program's.
         beyond: what they ask for that does not reach the program from another process; "" if nothing.
         copied: whether some arguments are handed over as copies.
     """
@@ -160,6 +163,7 @@ class PytestTests:
     visible: bool = False
     foreign_imports: Mapping[str, frozenset[int]] = field(default_factory=dict)
     of_objects: bool = False
+    runs_answers: bool = False
     beyond: str = ""
     copied: bool = False
 
@@ -296,6 +300,7 @@ def _asserts_of(entry_point: str, source: str, visible: bool, in_place: bool, pl
         whole=may_reach_none(tree),
         foreign_imports=imports,
         of_objects=of_objects or makes_objects(tree, program_names(tree, entry_point)),
+        runs_answers=runs_answers(tree),
         beyond=beyond(tree, "solution"),
         copied=run != source,
     )
@@ -325,7 +330,7 @@ def _pytest(form: Mapping[str, Any], place: str) -> PytestTests:
     files, module = form["files"], _dotted_name(form, "module", place) if "module" in form else "solution"
     if not isinstance(files, Mapping) or not files:
         raise UserError(f"{place}.files is {reprlib.repr(files)}; give a mapping from paths to the files' text.")
-    count, names, touched, of_objects, hidden = 0, set[str](), False, False, False
+    count, names, touched, of_objects, runs, hidden = 0, set[str](), False, False, False, False
     imports: dict[str, frozenset[int]] = {}
     copied: dict[str, str] = {}
     out_of_reach = ""
@@ -344,7 +349,8 @@ def _pytest(form: Mapping[str, Any], place: str) -> PytestTests:
             touched = touched or _mentions_module(tree, module)
             imports[path] = _foreign_imports(tree, module)
             of_objects = of_objects or makes_objects(tree, names_from_module(tree, module))
-            out_of_reach = out_of_reach or beyond(tree, module)
+            runs = runs or runs_answers(tree)
+            out_of_reach = out_of_reach or beyond_pytest(tree, module)
             if configured or _is_collected(path):
                 count += count_tests(tree)
                 hidden = hidden or may_make_tests(tree)
@@ -369,6 +375,7 @@ def _pytest(form: Mapping[str, Any], place: str) -> PytestTests:
         visible=_visible(form, place),
         foreign_imports=imports,
         of_objects=of_objects,
+        runs_answers=runs,
         beyond=out_of_reach,
         copied=any(text != files[path] for path, text in texts.items()),
     )

@@ -32,7 +32,7 @@ _OPERATORS: dict = {
 def run(job: dict, channel: harness.Channel) -> None:
     """Run the tests against the program's process; ends the process."""
     try:
-        conduct(job, channel, opposite.Opposite(job["source"]))
+        conduct(job, channel, opposite.Opposite([job["source"]]))
     finally:
         harness.leave(0)
 
@@ -85,8 +85,9 @@ def _execute(job: dict, record: _Record, program: Any) -> None:
     space: dict = {"__name__": "__main__", "__builtins__": builtins, "__tests__": record}
     for name in wanted:
         if not hasattr(builtins, name) or name == job["entry_point"]:
+            own = imports.forgotten_import(name, job["source"]) if name != job["entry_point"] else None
             try:
-                space[name] = program.get(name)
+                space[name] = program.get(name) if own is None else own
             except AttributeError:
                 pass
     if job["entry_point"]:
@@ -141,8 +142,7 @@ class _Record:
         value = _BY_NAME[operation](left, right)
         self.compared = ""
         if value is not True:
-            if any(side is opposite.StandIn or side == opposite.StandIn.__name__ for side in (left, right)):
-                # The type of a stand-in says nothing about the program's object.
+            if opposite.asks_for_type(left, right) or opposite.asks_for_type(right, left):
                 self.program.needs_inside = True
             self.compared = f"{shown(left)} against {shown(right)}"
         return value

@@ -1,11 +1,22 @@
-"""What tests import that is not there; then none of them can say anything about a program."""
+"""What tests import: what is not there, so that they say nothing about a program, and what they forgot."""
 
 from __future__ import annotations
 
 import ast
 import importlib.util
+import re
 import sys
-from typing import Optional
+from typing import Any, Optional
+
+_ALIASES = {"np": "numpy"}
+_TOOLS = {
+    "math": ("isclose",),
+    "copy": ("deepcopy",),
+    "collections": ("Counter", "OrderedDict", "defaultdict", "deque"),
+    "decimal": ("Decimal",),
+    "fractions": ("Fraction",),
+}
+_TOOL_OF = {name: module for module, names in _TOOLS.items() for name in names}
 
 
 def missing_import(source: str, own: str) -> Optional[tuple]:
@@ -32,3 +43,34 @@ def missing_import(source: str, own: str) -> Optional[tuple]:
             if name != own.partition(".")[0] and name not in sys.modules and importlib.util.find_spec(name) is None:
                 return node.lineno, name
     return None
+
+
+def forgotten_import(name: str, source: str) -> Any:
+    """What a name of tests stands for that they use as a module or a tool of Python's without importing it, else None.
+
+    A program that imports it lends it to them; but a program's own `math` would decide what is close.
+    """
+    if name in _TOOL_OF:
+        return getattr(importlib.import_module(_TOOL_OF[name]), name)
+    module = _ALIASES.get(name, name)
+    known = name in _ALIASES or name in getattr(sys, "stdlib_module_names", ())
+    if not known or re.search(rf"(?<![\w.]){name}\s*[^\w\s.]", source) or importlib.util.find_spec(module) is None:
+        return None
+    return importlib.import_module(module)
+
+
+def bound_names(texts: list, own: str) -> set:
+    """The names that files of tests import from elsewhere than the module that they test, or make themselves."""
+    names: set = set()
+    for text in texts:
+        try:
+            tree = ast.parse(text)
+        except (SyntaxError, ValueError, RecursionError):
+            continue
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Import):
+                names.update((alias.asname or alias.name).partition(".")[0] for alias in node.names)
+            elif isinstance(node, ast.ImportFrom) and node.module != own:
+                names.update(alias.asname or alias.name for alias in node.names)
+        names.update(node.name for node in tree.body if isinstance(node, (ast.FunctionDef, ast.ClassDef)))
+    return names

@@ -10,16 +10,16 @@ import io
 import itertools
 import os
 import re
+import sys
 import threading
 import types
 from array import array
 from collections import deque
 from typing import Any, Optional
 
-from . import frames, plain, raised, surroundings
+from . import frames, imports, plain, raised, surroundings
 
 ASK, HEAR = 4, 5
-_MESSAGE = 500
 
 
 class ProgramEnded(Exception):
@@ -63,7 +63,7 @@ class Opposite:
     """The connection to the program's process.
 
     Args:
-        tests: their text.
+        tests: the texts of their files.
 
     Attributes:
         trusted: whether no comparison or truth value was left to the program.
@@ -71,7 +71,7 @@ class Opposite:
         asked: whether the program was asked for anything.
     """
 
-    def __init__(self, tests: str) -> None:
+    def __init__(self, tests: list) -> None:
         self.tests = tests
         self.trusted = True
         self.needs_inside = False
@@ -79,6 +79,7 @@ class Opposite:
         self.failure: Optional[BaseException] = None
         self.callbacks: list[Any] = []
         self.exceptions: dict = {}
+        self.made: dict = {}
         self.answers = frames.Reader(HEAR, plain.MAX_BYTES)
         self.looked_at: dict = {}
         self.around = surroundings.Around(self.hand_over, tests)
@@ -98,7 +99,7 @@ class Opposite:
     def look_again(self) -> None:
         """Find out whether the program has changed a value since the tests got a copy of it."""
         # `from solution import *` gets many that they have no use for.
-        used = set(re.findall(r"\w+", self.tests))
+        used = set(re.findall(r"\w+", "\n".join(self.tests)))
         try:
             for name, before in self.looked_at.items():
                 if name in used and self.encode(self.result(self.ask(["get", name]))) != before:
@@ -152,10 +153,10 @@ class Opposite:
             is_now = [*after[1:], *named_after[2::2]][place]
             if is_now == told[place] or isinstance(given[place], _CHANGED_IN_PLACE):
                 return given[place]
-        except (TypeError, LookupError):
+            return [*plain.decode(after, self.restore), *plain.decode(named_after, self.restore).values()][place]
+        except (TypeError, LookupError, AttributeError, plain.NotPlain):
             self.ended = True
             raise ProgramEnded("the program answered nonsense") from None
-        return self.result(["returned", is_now])
 
     def tell(self, statement: list) -> None:
         """Say something that takes no answer."""
@@ -222,11 +223,7 @@ class Opposite:
         except Exception as error:
             if isinstance(error, AssertionError):
                 self.failure = error
-            try:
-                told = plain.encode(list(error.args))
-            except plain.NotPlain:
-                told = plain.encode([str(error)[:_MESSAGE]])
-            return ["failed", *raised.described(error, told)]
+            return ["failed", *raised.described(error, raised.arguments(error))]
 
     def result(self, reply: list, may_stop: bool = False) -> Any:
         """The value of an answer, or its exception, raised.
@@ -259,7 +256,12 @@ class Opposite:
 
     def encode(self, value: Any) -> Any:
         """The value as it crosses."""
-        return plain.encode(value, self.hand_over)
+        try:
+            return plain.encode(value, self.hand_over)
+        except plain.NotPlain:
+            # Too large, or it holds itself.
+            self.needs_inside = True
+            raise
 
     def hand_over(self, value: Any) -> list:
         """What is no plain data: a stand-in goes back as what it stands for, a function as one to call back."""
@@ -327,7 +329,10 @@ class _StandInModule(types.ModuleType):
     def __getattr__(self, name: str) -> Any:
         opposite = object.__getattribute__(self, "_opposite")
         if name == "__all__":
-            return opposite.result(opposite.ask(["names"]))
+            # Without what the tests do not want from `import *`, and what would replace what judges the program.
+            names = opposite.result(opposite.ask(["names"]))
+            bound = imports.bound_names(opposite.tests, self.__name__)
+            return [name for name in names if not (hasattr(builtins, name) or name in bound or _OF_PYTEST.match(name))]
         if name.startswith("__"):
             raise AttributeError(name)
         return opposite.get(name)
@@ -382,7 +387,7 @@ class StandIn:
             # Asked of all that a test file has, which says nothing about the program.
             raise AttributeError(name)
         if name.startswith("__") and name.endswith("__") and name not in ("__doc__", "__dict__"):
-            if name in _INSIDES:
+            if name in _INSIDES and not _is_asked_by_mock():
                 object.__getattribute__(self, "_opposite").needs_inside = True
             raise AttributeError(name)
         if object.__getattribute__(self, "_named") and _kind(self) in _WITH_NAMES:
@@ -426,11 +431,28 @@ class StandIn:
     def __exit__(self, kind: Any, error: Any, trace: Any) -> bool:
         if not _made(self) and _kind(self) != "manager":
             _doubt(self)
-        swallowed = bool(_do(self, "exit")) and kind is not None
+        swallowed = bool(_do(self, "exit", _told(error))) and kind is not None
         if swallowed:
             _doubt(self)
         # A failed test stays one: an assertion, or an outcome of pytest's, which is no Exception.
         return swallowed and issubclass(kind, Exception) and not issubclass(kind, AssertionError)
+
+
+def _told(error: Any) -> Any:
+    """What a context manager of the program's hears of an exception: of a failed test nothing, for it has values."""
+    if not isinstance(error, Exception) or isinstance(error, AssertionError):
+        return None
+    return raised.described(error, raised.arguments(error))
+
+
+def _is_asked_by_mock() -> bool:
+    """Whether `unittest.mock` asks, which looks at what it replaces."""
+    frame = sys._getframe(2)
+    while frame is not None:
+        if frame.f_globals.get("__name__") == "unittest.mock":
+            return True
+        frame = frame.f_back  # type: ignore[assignment]
+    return False
 
 
 def _copied(thing: StandIn, operation: str) -> Any:
@@ -459,10 +481,12 @@ def _kind(thing: StandIn) -> str:
 
 
 def _marked(value: Any) -> Any:
-    """The value, marked as an object that the tests made, of a class that they test."""
-    if type(value) is StandIn:
-        object.__setattr__(value, "_made", True)
-    return value
+    """The value, marked as an object that the tests made, of a class that they test; the same for the same object."""
+    if type(value) is not StandIn:
+        return value
+    object.__setattr__(value, "_made", True)
+    made: dict = object.__getattribute__(value, "_opposite").made
+    return made.setdefault(object.__getattribute__(value, "_number"), value)
 
 
 def _made(thing: StandIn) -> bool:
@@ -481,6 +505,15 @@ def is_same(left: Any, right: Any) -> bool:
     if type(left) is StandIn and type(right) is StandIn:
         return bool(object.__getattribute__(left, "_number") == object.__getattribute__(right, "_number"))
     return left is right
+
+
+def asks_for_type(side: Any, other: Any) -> bool:
+    """Whether a comparison of these is about the type of a stand-in, which says nothing about the program's object.
+
+    No plain value is of the type that the object has, so beside such a type it says enough.
+    """
+    # The very text, which a program's value never is.
+    return side is StandIn.__name__ or (side is StandIn and other not in _PLAIN_TYPES)
 
 
 def _named(value: Any) -> Any:
@@ -508,9 +541,12 @@ def _add_operators() -> None:
 
     def shown(operation: str) -> Any:
         def show(self: StandIn, *args: Any) -> Any:
-            if operation not in _METHODS or not (_made(self) or (operation == "enter" and _kind(self) == "manager")):
+            member = operation == "getitem" and _kind(self) == "tested class"
+            trusted = _made(self) or member or (operation == "enter" and _kind(self) == "manager")
+            if operation not in _METHODS or not trusted:
                 _doubt(self)
-            return _do(self, operation, *args)
+            value = _do(self, operation, *args)
+            return _marked(value) if member else value
 
         return show
 
@@ -565,6 +601,10 @@ def _add_operators() -> None:
     StandIn.__ne__ = compare("ne", True)  # type: ignore[method-assign]
 
 
+_OF_PYTEST = re.compile("(?i:test|setup|teardown)|pytest_")
+_PLAIN_TYPES = frozenset(
+    (type(None), bool, int, float, complex, str, bytes, bytearray, list, tuple, dict, set, frozenset, range)
+)
 _WITH_NAMES = ("function", "class", "tested class", "module")
 _OF_BUILT_IN_TYPES = (*_WITH_NAMES, "iterator", "builtin")
 _LIKE_SETS = ("dict_keys", "dict_items", "odict_keys", "odict_items")

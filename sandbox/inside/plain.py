@@ -2,7 +2,8 @@
 
 None, bool, str, finite floats and ints below 2^63 stand for themselves; everything else is a list whose first entry
 is a tag. Reading builds values of built-in and standard types and nothing else, so data from a hostile process can be
-read anywhere.
+read anywhere. Where both sides have objects (`opaque` and `restore`), a list, dict or set that is twice in a value is
+one thing on the other side as well.
 """
 
 from __future__ import annotations
@@ -18,12 +19,13 @@ from datetime import date, datetime, time, timedelta, timezone
 from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path, PurePath
+from types import MappingProxyType
 from typing import Any, Callable, Optional
 from uuid import UUID
 
 MAX_DEPTH = 64
 MAX_NODES = 1_000_000
-MAX_BITS = 1 << 16  # of an int: some 20,000 digits
+MAX_BITS = 1 << 20  # of an int: some 300,000 digits
 MAX_DIGITS = 20_000  # of a Decimal, and of its exponent's range
 MAX_ALIKE = 100  # members of a set or dict whose hash another one has; a table of them takes quadratic time
 MAX_BYTES = 16 << 20
@@ -31,6 +33,7 @@ MAX_JOB_BYTES = 256 << 20
 
 _SEQUENCES: dict = {list: "l", tuple: "t", set: "s", frozenset: "z"}
 _BUILDERS: dict = {"l": list, "t": tuple, "s": set, "z": frozenset}
+_MUTABLE = (list, dict, set)
 _DICTS: dict = {"d": dict, "C": Counter, "O": OrderedDict}
 _FACTORIES: dict = {kind.__name__: kind for kind in (int, float, bool, str, list, tuple, dict, set)}
 _MOMENTS: dict = {kind.__name__: kind for kind in (date, datetime, time, timedelta)}
@@ -114,6 +117,8 @@ class _Encoder:
     def __init__(self, opaque: Optional[Callable[[Any], list]]) -> None:
         self.opaque = opaque
         self.nodes = 0
+        # By what it is, not by what it is like; with the things themselves, so that their ids stay theirs.
+        self.places: dict = {}
 
     def encode(self, value: Any, depth: int) -> Any:
         self.nodes += 1
@@ -128,13 +133,24 @@ class _Encoder:
             return value if math.isfinite(value) else ["f", repr(value)]
         if kind is bytes:
             return ["b", value.decode("latin-1")]
-        if kind in _SEQUENCES:
-            if kind is set or kind is frozenset:
-                _check_hashes(value)
-            return [_SEQUENCES[kind], *[self.encode(entry, depth + 1) for entry in value]]
+        if self.opaque is not None and kind in _MUTABLE:
+            if id(value) not in self.places:
+                tree = self.contents(value, depth)
+                self.places[id(value)] = (len(self.places), value)
+                return tree
+            return ["=", self.places[id(value)][0]]
+        if kind in _SEQUENCES or kind is dict:
+            return self.contents(value, depth)
+        return self.standard(value, depth) or self.other(value, depth)
+
+    def contents(self, value: Any, depth: int) -> list:
+        """What is in a built-in collection."""
+        kind = type(value)
         if kind is dict:
             return self.pairs(["d"], value, depth)
-        return self.standard(value, depth) or self.other(value, depth)
+        if kind is set or kind is frozenset:
+            _check_hashes(value)
+        return [_SEQUENCES[kind], *[self.encode(entry, depth + 1) for entry in value]]
 
     def pairs(self, tree: list, value: dict, depth: int) -> list:
         """The keys and values of a dict after its tag."""
@@ -176,6 +192,8 @@ class _Encoder:
                 return ["P", isinstance(value, Path), str(value)]
             if kind is UUID:
                 return ["U", _int(value.int)]
+            if kind is MappingProxyType:
+                return self.pairs(["M"], dict(value), depth)
             if kind is bytearray:
                 return ["B", value.decode("latin-1")]
             if kind is memoryview and value.format == "B" and value.ndim == 1:
@@ -276,6 +294,7 @@ class _Decoder:
     def __init__(self, restore: Optional[Callable[[list], Any]]) -> None:
         self.restore = restore
         self.nodes = 0
+        self.built: list = []
 
     def decode(self, tree: Any, depth: int) -> Any:
         kind = type(tree)
@@ -302,9 +321,9 @@ class _Decoder:
             values = self.all(tree[1:], depth)
             if tag in ("s", "z"):
                 _check_hashes(values)
-            return _BUILDERS[tag](values)
+            return self.noted(_BUILDERS[tag](values))
         if tag in ("d", "C", "O"):
-            return _DICTS[tag](self.pairs(tree[1:], depth))
+            return self.noted(_DICTS[tag](self.pairs(tree[1:], depth)))
         if tag == "Y":
             return defaultdict(_FACTORIES[tree[1]], self.pairs(tree[2:], depth))
         if tag == "i":
@@ -319,10 +338,14 @@ class _Decoder:
             return self.standard(tag, tree[1:], depth)
         if self.restore is None:
             raise NotPlain("the data has a tag that is not known")
+        if tag == "=":
+            return self.built[_exact_int(tree[1])]
         if tag == "N":
             return _named_tuple(tree[1], tree[2])(*self.all(tree[3:], depth))
         if tag == "P":
             return (Path if tree[1] else PurePath)(str(tree[2]))
+        if tag == "M":
+            return MappingProxyType(self.pairs(tree[1:], depth))
         if tag == "m":
             return memoryview(tree[1].encode("latin-1"))
         if tag == "G":
@@ -332,6 +355,12 @@ class _Decoder:
         if tag == "A":
             return _array(tree[1], tree[2], self.all(tree[3:], depth))
         return self.restore(tree)
+
+    def noted(self, value: Any) -> Any:
+        """The value, where it may come again, noted in the order in which it was written."""
+        if self.restore is not None and type(value) in _MUTABLE:
+            self.built.append(value)
+        return value
 
     def all(self, trees: list, depth: int) -> list:
         return [self.decode(entry, depth + 1) for entry in trees]

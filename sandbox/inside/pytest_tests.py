@@ -18,7 +18,7 @@ _NOT_STARTED = 4  # `pytest.ExitCode.USAGE_ERROR`: a conftest.py that cannot be 
 def run(job: dict, channel: harness.Channel) -> None:
     """Run the tests against the program's process; ends the process."""
     try:
-        tests = b"\n".join(job["files"].values()).decode("utf-8", "replace")
+        tests = [content.decode("utf-8", "replace") for content in job["files"].values()]
         conduct(job, channel, opposite.Opposite(tests))
     finally:
         harness.leave(0)

@@ -11,7 +11,7 @@ import sys
 import types
 from typing import Any, Optional
 
-from . import plain
+from . import harness, plain
 
 _MOST_ATTRIBUTES = 50
 _LONGEST_TEXT = 2000
@@ -22,6 +22,17 @@ def bases_of(kind: type) -> list:
     """The names of the exception classes that it is, nearest first; before those that are not built in is a point."""
     bases = [base for base in type.mro(kind) if issubclass(base, Exception)]
     return [("" if getattr(builtins, base.__name__, None) is base else ".") + base.__name__ for base in bases]
+
+
+def arguments(error: BaseException) -> Any:
+    """What an exception was given, as data; its text where that is none."""
+    given: list = list(error.args)
+    if isinstance(error, OSError) and error.filename is not None and len(given) == 2:
+        given.append(error.filename)
+    try:
+        return plain.encode(given)
+    except plain.NotPlain:
+        return plain.encode([harness.message_of(error)])
 
 
 def described(error: BaseException, told: Any) -> list:

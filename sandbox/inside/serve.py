@@ -48,7 +48,6 @@ OPERATIONS: dict = {
     "setitem": operator.setitem,
     "delitem": operator.delitem,
     "enter": lambda thing: type(thing).__enter__(thing),
-    "exit": lambda thing: type(thing).__exit__(thing, None, None, None),
     **{
         name: getattr(operator, name)
         for name in (
@@ -143,8 +142,8 @@ class _Server:
                 return ["returned", None, None, None]
             if kind == "get":
                 return ["returned", self.encode(harness.resolve(self.module, question[1])), None, None]
-            function: Callable = OPERATIONS[question[1]] if kind == "do" else self.things[question[1]]
             args, kwargs = plain.decode(question[2], self.restore), plain.decode(question[3], self.restore)
+            function: Callable = self.things[question[1]] if kind == "call" else self.operation(question[1])
             value = function(*args, **kwargs)
         except frames.HangUp:
             raise
@@ -159,6 +158,17 @@ class _Server:
         of_class = function if kind == "call" else args[0] if question[1] in _GIVE_OBJECTS else None
         made_here = (isinstance(of_class, type) or question[1] in _COPY) and self.is_more_than_data(value)
         return ["returned", self.keep(value) if made_here else self.encode(value), *after]
+
+    def operation(self, name: str) -> Callable:
+        """What is done to an object when the tests do this to its stand-in."""
+        return self.leave if name == "exit" else OPERATIONS[name]
+
+    def leave(self, manager: Any, told: Any) -> Any:
+        """End a `with` of the tests, where what they raised in it was told."""
+        if told is None:
+            return type(manager).__exit__(manager, None, None, None)
+        error = self.failure(*told)
+        return type(manager).__exit__(manager, type(error), error, None)
 
     def is_more_than_data(self, value: Any) -> bool:
         """Whether it is of a class of the program's with a state or methods of its own, whatever it inherits from."""
@@ -192,10 +202,7 @@ class _Server:
             return [None, None]
 
     def raised(self, error: BaseException, args: list, kwargs: dict) -> list:
-        try:
-            told = plain.encode(list(error.args))
-        except BaseException:
-            told = plain.encode([harness.message_of(error)])
+        told = raised.arguments(error)
         return ["raised", *raised.described(error, told), *self.after("call", args, kwargs)]
 
     def encode(self, value: Any) -> Any:

@@ -24,10 +24,10 @@ class Around:
 
     Args:
         hand_over: makes a function of theirs callable from the program.
-        tests: their text.
+        tests: the texts of their files.
     """
 
-    def __init__(self, hand_over: Callable[[Any], list], tests: str) -> None:
+    def __init__(self, hand_over: Callable[[Any], list], tests: list) -> None:
         self.hand_over = hand_over
         self.environment = _environment()
         self.argv = list(sys.argv)
@@ -38,7 +38,7 @@ class Around:
         self.seeds: dict = {}
         for module in _SEEDED:
             name = module.partition(".")[0]
-            if name in tests and importlib.util.find_spec(name):
+            if any(name in text for text in tests) and importlib.util.find_spec(name):
                 self.overhear(module)
 
     def overhear(self, module: str) -> None:

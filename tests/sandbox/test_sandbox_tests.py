@@ -421,6 +421,15 @@ ORDINARY = {
         "from contextlib import contextmanager\n@contextmanager\ndef f(): yield 5",
         "with f() as x:\n    assert x == 5",
     ),
+    "what is twice in a value": (
+        "def f(row, n): return [row] * n, {'a': row, 'b': [row]}",
+        "rows, table = f([0], 2)\nrows[0].append(1)\nassert rows == [[0, 1], [0, 1]] and table == {'a': [0, 1], 'b': [[0, 1]]}\n"
+        "r = [0]\nrows, _ = f(r, 2)\nassert rows[0] is rows[1]",
+    ),
+    "what is twice in an argument": (
+        "def f(a, b):\n    a[0].append(1)\n    return a[0] is a[1] and a[0] is b",
+        "row = [0]\na = [row, row]\nassert f(a, row)\nassert a == [[0, 1], [0, 1]] and a[0] is a[1]",
+    ),
     "views of a dict": (
         "from collections import OrderedDict\ndef f(kind, **d): return getattr(kind(d), 'keys')(), kind(d).items(), kind(d).values()",
         "from collections import OrderedDict\nfor kind in (dict, OrderedDict):\n    keys, items, values = f(kind, a=1, b=2)\n"
@@ -516,6 +525,7 @@ def test_a_failed_assertion_of_a_callback_is_not_the_programs_to_catch(box: Box)
 VALUES = """
 import datetime as d
 from array import array
+from types import MappingProxyType
 from collections import Counter, OrderedDict, defaultdict, deque
 from decimal import Decimal
 from fractions import Fraction
@@ -531,6 +541,7 @@ def check(same):
         found = same(value)
         assert found == value and repr(found) == repr(value) and type(found) is type(value), repr(value)
     assert same(memoryview(b"ab")) == memoryview(b"ab") == b"ab"
+    assert same(2 ** 1_000_000) == 2 ** 1_000_000 and same(MappingProxyType({1: [2]})) == MappingProxyType({1: [2]})
 """
 
 
@@ -583,6 +594,25 @@ SURROUNDED = {
     "exceptions of the standard library": (
         "import json\ndef f(): json.loads('[')",
         "import json, pytest\ndef test_a():\n    with pytest.raises(json.JSONDecodeError) as e: f()\n    assert e.value.pos == 1\n",
+    ),
+    "the file of an error": (
+        "def f(): open('absent.txt')",
+        "import pytest\ndef test_a():\n    with pytest.raises(FileNotFoundError) as e: f()\n"
+        "    assert e.value.filename == 'absent.txt' and e.value.errno == 2 and str(e.value).endswith(\"'absent.txt'\")\n",
+    ),
+    "one object": (
+        "from enum import Enum\nclass Color(Enum):\n    RED = 1\nclass One:\n    it = None\n    def __new__(cls):\n"
+        "        cls.it = cls.it or object.__new__(cls)\n        return cls.it\nclass Two: pass\ndef f(): pass",
+        "from solution import Color, One, Two\ndef test_a():\n    assert One() is One() and Two() is not Two()\n"
+        "    assert Color['RED'] is Color.RED is Color(1)\n",
+    ),
+    "the error in a with": (
+        "from contextlib import contextmanager\nclass T:\n    def __init__(self): self.log = []\n    def __enter__(self): return self\n"
+        "    def __exit__(self, kind, error, trace): self.log.append(str(error) if kind else 'done')\n"
+        "@contextmanager\ndef f():\n    try: yield\n    except KeyError as error: raise RuntimeError('so') from error",
+        "import pytest\nfrom solution import T\ndef test_a():\n    t = T()\n    with pytest.raises(ValueError, match='no'):\n"
+        "        with t: raise ValueError('no')\n    with t: pass\n    assert t.log == ['no', 'done']\n"
+        "    with pytest.raises(RuntimeError, match='so'):\n        with f(): raise KeyError('a')\n",
     ),
     "named tuples": (
         "from typing import NamedTuple\nclass P(NamedTuple):\n    x: int\n    y: int\ndef f(p=P(0, 0)): return P(p.x + 1, p.y)",

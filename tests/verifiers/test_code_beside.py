@@ -9,7 +9,7 @@ import pytest
 
 from rlvr.verifiers import UserError, Verdict, verify
 from rlvr.verifiers.code_pytest import count_tests
-from rlvr.verifiers.code_reach import beyond
+from rlvr.verifiers.code_reach import beyond_pytest
 from rlvr.verifiers.code_tests import _parsed, read_tests
 
 PLUS_ONE = "def f(x):\n    return x + 1"
@@ -219,6 +219,22 @@ BEYOND = {
         "def f(x):\n    return 1",
         "import pathlib\ndef test_f():\n    assert 'return 1' in pathlib.Path('solution.py').read_text()\n",
     ),
+    "the class of an object": (
+        "class Q: pass\ndef f(x): return Q()",
+        "from solution import Q\ndef test_f():\n    assert type(Q()) is Q\n    from solution import f\n    assert f(1)\n",
+    ),
+    "whether two objects are one": (
+        "class Q:\n    def add(self, x): return self\ndef f(x): return Q()",
+        "from solution import Q, f\ndef test_f():\n    q = Q()\n    assert q.add(1) is q and f(1) is not q\n    assert f(1) != 0\n",
+    ),
+    "StopIteration of a function": (
+        "def f(x): raise StopIteration",
+        f"import pytest\n{IMPORT}def test_f():\n    with pytest.raises(StopIteration):\n        f(1)\n",
+    ),
+    "exceptions that do not cross": (
+        "def f(x): raise KeyboardInterrupt",
+        f"import pytest\n{IMPORT}def test_f():\n    with pytest.raises(KeyboardInterrupt):\n        f(1)\n",
+    ),
     "what an exception came from": (
         "def f(x):\n    try:\n        1 / 0\n    except ZeroDivisionError as error:\n        raise ValueError from error",
         f"import pytest\n{IMPORT}def test_f():\n    with pytest.raises(ValueError) as info:\n        f(1)\n"
@@ -251,10 +267,13 @@ def test_what_does_not_reach_the_program_from_another_process_is_said_so(name: s
         "import sys\ndef test_f(monkeypatch, capsys):\n    monkeypatch.setattr(sys, 'argv', ['x'])",
         "import solution\ndef test_f(monkeypatch):\n    monkeypatch.setattr(solution, 'LIMIT', 3)",
         "import warnings\ndef test_f():\n    with warnings.catch_warnings():\n        pass",
+        "import pytest, solution\ndef test_f():\n    with pytest.raises(StopIteration):\n        next(solution.f())",
+        "import solution\ndef test_f():\n    a = []\n    assert solution.f(a) is a and solution.g() is None",
+        "from solution import f\ndef test_f():\n    assert type(f(1)) is list",
     ],
 )
 def test_what_reaches_it_is_not_refused(source: str) -> None:
-    assert beyond(_parsed(source, ""), "solution") == ""
+    assert beyond_pytest(_parsed(source, ""), "solution") == ""
 
 
 @pytest.mark.parametrize("path", ["path", "str(path)", "tmp_path"])

@@ -1,0 +1,138 @@
+"""What judges a program is never the program's own, whatever names it takes."""
+# ruff: noqa: E501 - short programs read better on one line
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from rlvr.verifiers import Verdict, verify
+
+STAR = "from solution import *\ndef test_f():\n    "
+
+
+def graded(program: str, tests: Any, **options: Any) -> Verdict:
+    return verify("rlvr/code-v1", completion=f"```python\n{program}\n```", tests=tests, backend="namespace", **options)
+
+
+def asserts(source: str, entry_point: str = "f") -> dict[str, Any]:
+    return {"form": "asserts", "entry_point": entry_point, "source": source}
+
+
+def pytests(source: str) -> dict[str, Any]:
+    return {"form": "pytest", "files": {"test_f.py": source}}
+
+
+def outcome(verdict: Verdict) -> tuple[float | None, str]:
+    return verdict.score, verdict.status
+
+
+@pytest.mark.parametrize(
+    ("program", "tests"),
+    [
+        ("def all(x): return True", pytests(f"{STAR}assert all(f(x) == x * x for x in range(5))")),
+        ("def all(x): return True", asserts("from solution import *\nassert all(f(x) == x * x for x in range(5))")),
+        ("def sorted(x): return 0", pytests(f"{STAR}assert f([2, 1]) == sorted([2, 1])")),
+        (
+            "class math:\n    isclose = lambda *a, **k: True",
+            pytests(f"import math\n{STAR}assert math.isclose(f(2), 1.4)"),
+        ),
+        (
+            "__all__ = ['f', 'pytest', 'helper']\nclass pytest:\n    approx = lambda x: 0\ndef helper(): return 0",
+            pytests(f"import pytest\ndef helper(): return 1\n{STAR}assert f(2) == pytest.approx(helper())"),
+        ),
+        ("def pytest_runtest_makereport(item, call): 1 / 0", pytests(f"{STAR}assert f(2) == 3")),
+        ("def test_more(): pass\ndef setup_module(): raise ValueError", pytests(f"{STAR}assert f(2) == 3")),
+        ("class math:\n    isclose = lambda *a, **k: True", asserts("assert math.isclose(f(2), 1.4142, rel_tol=1e-3)")),
+        (
+            "import math\nmath.isclose = lambda *a, **k: True",
+            asserts("x = f(2)\nassert math.isclose(x, 1.4142, rel_tol=1e-3)"),
+        ),
+        ("def isclose(*a, **k): return True", asserts("x = f(2)\nassert isclose(x, 1.4142, rel_tol=1e-3)")),
+        ("class np:\n    allclose = lambda *a, **k: True", asserts("x = f(2)\nassert np.allclose(x, 1.4142)")),
+    ],
+)
+def test_names_that_judge_are_not_taken_from_it(program: str, tests: Any) -> None:
+    assert outcome(graded(f"{program}\ndef f(x): return 0", tests)) == (0.0, "ok")
+
+
+@pytest.mark.parametrize(
+    ("program", "tests"),
+    [
+        ("import math\ndef f(x): return math.sqrt(x)", asserts("x = f(2)\nassert math.isclose(x, 2**0.5)")),
+        ("from math import isclose\ndef f(x): return x**0.5", asserts("x = f(2)\nassert isclose(x, 2**0.5)")),
+        (
+            "from collections import Counter\ndef f(x): return x",
+            asserts("x = f('aab')\nassert Counter(x) == Counter('aba')"),
+        ),
+        # Named like a module of Python's, and called.
+        ("def copy(x): return x[:]\ndef f(x): return copy(x)", asserts("x = f([1])\nassert copy(x) == [1]")),
+        ("def f(x): return 0\ndef test_more(): pass", pytests(f"{STAR}assert f(1) == 0")),
+        (
+            "from typing import *\nfrom math import *\nBASE = 3\ndef f(x): return BASE",
+            pytests(f"{STAR}assert f(1) == BASE == 3"),
+        ),
+    ],
+)
+def test_names_of_its_own_are(program: str, tests: Any) -> None:
+    assert graded(program, tests).passed
+
+
+@pytest.mark.parametrize("run", ["eval({})", "pickle.loads({})"])
+def test_what_it_gives_is_not_run_as_code_without_being_asked_for(run: str) -> None:
+    tests = asserts(f"import pickle\nfor n in (1, 2):\n    assert {run.format('f(n)')} == 7 * n")
+    lie = "\"type('X', (), {'__eq__': lambda s, o: True})()\""
+    right = "str(7 * n)"
+    if "pickle" in run:
+        lie, right = (
+            "b\"cbuiltins\\neval\\n(Vtype('X', (), {'__eq__': lambda s, o: True})()\\ntR.\"",
+            "__import__('pickle').dumps(7 * n)",
+        )
+    for value in (lie, right):
+        verdict = graded(f"def f(n): return {value}", tests)
+        assert outcome(verdict) == (None, "error")
+        assert "objects=True" in verdict.detail
+    assert graded(f"def f(n): return {right}", tests, objects=True).passed
+    assert outcome(graded("def f(n): return 'n'", tests)) == (0.0, "ok")
+
+
+@pytest.mark.parametrize(
+    "body", ["return 'StandIn'", "yield 1", "return f", "return object()", "return ValueError", "return {}.keys()"]
+)
+def test_a_wrong_value_of_another_type_is_a_zero_and_no_error(body: str) -> None:
+    compared = "for x in ([2, 1], [3]):\n    found, wanted = f(x), sorted(x)\n    assert type(found) {} type(wanted)\n    assert found == wanted"
+    for operator in ("is", "=="):
+        assert outcome(graded(f"def f(x): {body}", asserts(compared.format(operator)))) == (0.0, "ok")
+    assert outcome(graded(f"def f(x): {body}", asserts("for x in ([2, 1], [3]):\n    assert f(x) == sorted(x)"))) == (
+        0.0,
+        "ok",
+    )
+
+
+def test_a_mock_that_it_does_not_call_is_a_zero_and_no_error() -> None:
+    tests = pytests(
+        "import solution\nfrom unittest.mock import patch\ndef test_f():\n    with patch.object(solution, 'g') as g:\n"
+        "        solution.f(1)\n    g.assert_called_once_with(1)\n"
+    )
+    assert graded("def g(x): pass\ndef f(x): g(x)", tests).passed
+    assert outcome(graded("def g(x): pass\ndef f(x): pass", tests)) == (0.0, "ok")
+
+
+@pytest.mark.parametrize(
+    "argument", ["n = [1]\nn.append(n)", "n = list(range(1_000_001))", "n = 2 ** 2_000_000", "n = iter(int, 1)"]
+)
+def test_an_argument_that_cannot_cross_is_an_error(argument: str) -> None:
+    program, tests = "def f(x): return 1", asserts(f"{argument}\nx = f(n)\nassert x == 1")
+    assert outcome(graded(program, tests)) == (None, "error")
+    assert graded(program, tests, objects=True).passed
+
+
+def test_an_object_that_a_function_gives_and_whose_text_is_tested_is_an_error() -> None:
+    program = (
+        "class M:\n    def __init__(s, x): s.x = x\n    def __str__(s): return f'${s.x:.2f}'\ndef f(x): return M(x)"
+    )
+    tests = asserts("assert str(f(5)) == '$5.00'")
+    assert outcome(graded(program, tests)) == (None, "error")
+    assert graded(program, tests, objects=True).passed
+    assert outcome(graded(program.replace(".2f", ".1f"), tests)) == (0.0, "ok")
