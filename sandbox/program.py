@@ -67,6 +67,8 @@ class TestProgram:
             test, and a failed one does not stop the others. `pytest`: `files` hold tests that import `module`.
         source: the test code (asserts).
         entry_point: the function under test (asserts).
+        given: code that runs before `source` and beside the program: what it defines is not taken from the program, as
+            functions that a prompt gave (asserts).
         files: relative path to content (pytest).
         module: under which name the tests import the program (pytest).
         inside: run the tests inside the program's own process. Nothing that such a report says can be relied on
@@ -81,6 +83,7 @@ class TestProgram:
     form: Literal["asserts", "pytest"]
     source: str = ""
     entry_point: str = ""
+    given: str = ""
     files: Mapping[str, bytes | str] = field(default_factory=dict)
     module: str = "solution"
     inside: bool = False
@@ -90,6 +93,7 @@ class TestProgram:
             raise UserError(f"The form of the tests is {self.form!r}, but has to be 'asserts' or 'pytest'.")
         _check_text("The source of the tests", self.source)
         _check_text("The function under test", self.entry_point)
+        _check_text("The code given to the tests", self.given)
         _check_text("The module under test", self.module)
         _check_files(self.files)
 

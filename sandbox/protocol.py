@@ -165,6 +165,7 @@ def _tests(test: TestProgram) -> dict[str, Any]:
         "source": test.source,
         "prepared": _prepared(test.source) if test.form == "asserts" else None,
         "entry_point": test.entry_point,
+        "given": test.given,
         "files": {path: _bytes(content) for path, content in test.files.items()},
         "module": test.module,
     }

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from ..sandbox.errors import UserError
 from ..sandbox.nearest import did_you_mean
 from .batch_options import rows_by_options, rows_of
+from .code_asserts import given_helpers
 from .code_block import solution_code
 from .code_outcomes import (
     Outcome,
@@ -291,7 +292,7 @@ def _attempt(row: Mapping[str, Any], tests: Sequence[Tests], settings: Settings)
         program = after_stub(row["stub"], program)
     if len(program) > MAX_CODE:
         return _without_code(tests, f"the code has {len(program)} characters, more than {MAX_CODE}")
-    return Attempt([job for form in tests for job in _jobs(form, program, settings)])
+    return Attempt([job for form in tests for job in _jobs(_with_given(form, row["stub"]), program, settings)])
 
 
 def _without_code(tests: Sequence[Tests], why: str) -> Attempt:
@@ -302,6 +303,15 @@ def _not_run(form: Tests) -> list[Outcome]:
     if isinstance(form, CallTests | StdinTests):
         return [Outcome(0, 1, case.visible, _NOT_RUN) for case in form.cases]
     return [Outcome(0, form.count, form.visible, _NOT_RUN)]
+
+
+def _with_given(form: Tests, stub: str | None) -> Tests:
+    """The tests with functions that the prompt gave, which a program could write anew to please them."""
+    asserted = form.asserted if isinstance(form, CallTests) else form
+    if stub is None or not isinstance(asserted, AssertTests):
+        return form
+    asserted = dataclasses.replace(asserted, given=given_helpers(stub, asserted.source, asserted.entry_point))
+    return dataclasses.replace(form, asserted=asserted) if isinstance(form, CallTests) else asserted
 
 
 def after_stub(stub: str, program: str) -> str:
@@ -366,7 +376,7 @@ def _test_program(form: AssertTests | PytestTests, inside: bool = False) -> Test
     from ..sandbox import TestProgram
 
     if isinstance(form, AssertTests):
-        return TestProgram("asserts", source=form.source, entry_point=form.entry_point, inside=inside)
+        return TestProgram("asserts", form.source, form.entry_point, form.given, inside=inside)
     return TestProgram("pytest", files=form.files, module=form.module, inside=inside)
 
 

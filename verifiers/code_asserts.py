@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from .code_compare import Comparison
+from .code_lines import stubs, words
 
 WRAPPERS: dict[str, Callable[[Any], Any]] = {
     "bool": bool,
@@ -190,6 +191,26 @@ def makes_objects(tree: ast.Module, names: frozenset[str]) -> bool:
             if _is_call_of(value, names) or (isinstance(value, ast.Name) and value.id in values):
                 return True
     return False
+
+
+@functools.lru_cache(maxsize=1024)
+def given_helpers(stub: str, source: str, entry_point: str) -> str:
+    """The functions and classes of a prompt's code that assertions use, with what stands beside them; "" if none.
+
+    Args:
+        stub: the prompt's code, in which what is to be written may be begun.
+        source: the tests.
+        entry_point: the function under test.
+    """
+    try:
+        body = ast.parse(stub).body
+    except (SyntaxError, ValueError, RecursionError):
+        return ""
+    kinds = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+    unfinished = stubs(stub) | {entry_point.partition(".")[0]}
+    kept = [node for node in body if not (isinstance(node, kinds) and node.name in unfinished)]
+    used = words(source).intersection(node.name for node in kept if isinstance(node, kinds))
+    return ast.unparse(ast.Module(kept, [])) if used else ""
 
 
 def _is_call_of(node: ast.expr, names: frozenset[str]) -> bool:

@@ -123,6 +123,7 @@ class AssertTests:
         runs_answers: whether they run texts that may be the program's.
         beyond: what they ask for that does not reach the program from another process; "" if nothing.
         copied: whether some arguments are handed over as copies.
+        given: code of the prompt that they use.
     """
 
     entry_point: str
@@ -135,6 +136,7 @@ class AssertTests:
     runs_answers: bool = False
     beyond: str = ""
     copied: bool = False
+    given: str = ""
 
 
 @dataclass(frozen=True)

@@ -83,8 +83,10 @@ def _execute(job: dict, record: _Record, program: Any) -> None:
         ready = prepared(job["source"])
     _, code, record.names, wanted = ready
     space: dict = {"__name__": "__main__", "__builtins__": builtins, "__tests__": record}
+    if job["given"]:
+        exec(compile(job["given"], "given.py", "exec", dont_inherit=True), space)
     for name in wanted:
-        if not hasattr(builtins, name) or name == job["entry_point"]:
+        if (not hasattr(builtins, name) or name == job["entry_point"]) and name not in space:
             own = imports.forgotten_import(name, job["source"]) if name != job["entry_point"] else None
             try:
                 space[name] = program.get(name) if own is None else own

@@ -79,6 +79,30 @@ def test_names_of_its_own_are(program: str, tests: Any) -> None:
     assert graded(program, tests).passed
 
 
+POLY = """import math
+
+def poly(xs, x):
+    return sum(c * math.pow(x, i) for i, c in enumerate(xs))
+
+def root(xs):
+    \"""A zero of the polynomial.\"""
+"""
+ROOT = "    return -xs[0] / xs[1]"
+
+
+def test_functions_that_the_prompt_gave_are_not_the_programs() -> None:
+    tests = asserts(
+        "def check(c):\n    for xs in ([2, 1], [3, 4]):\n        assert abs(poly(xs, c(xs))) < 1e-4\n", "root"
+    )
+    assert graded(ROOT, tests, stub=POLY).passed
+    assert graded(f"def root(xs):\n{ROOT}", tests, stub=POLY).passed
+    assert outcome(graded("def poly(xs, x): return 0\ndef root(xs): return 5", tests, stub=POLY)) == (0.0, "ok")
+    # What the prompt only begins is the program's.
+    begun = "def double(x):\n    ...\n\ndef root(x):\n    'Itself.'\n"
+    tests = asserts("def check(c):\n    for x in (1, 2):\n        assert double(c(x)) == 2 * x\n", "root")
+    assert graded("def double(x): return 2 * x\ndef root(x): return x", tests, stub=begun).passed
+
+
 @pytest.mark.parametrize("run", ["eval({})", "pickle.loads({})"])
 def test_what_it_gives_is_not_run_as_code_without_being_asked_for(run: str) -> None:
     tests = asserts(f"import pickle\nfor n in (1, 2):\n    assert {run.format('f(n)')} == 7 * n")
