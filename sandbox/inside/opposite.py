@@ -202,7 +202,7 @@ class Opposite:
                 if reply[0] == "printed":
                     surroundings.say(reply[1:3])
                     continue
-                if reply[0] != "callback":
+                if reply[0] not in ("callback", "attribute"):
                     break
                 frames.write_frame(ASK, frames.CALL, plain.to_bytes(self.called_back(reply)))
             sound = (reply[0] == "returned" and len(reply) == 4) or (reply[0] == "raised" and len(reply) == 9)
@@ -216,10 +216,12 @@ class Opposite:
     def called_back(self, reply: list) -> list:
         """The answer to a question of the program's: what a function of the tests says."""
         try:
-            _, number, args, kwargs = reply
+            kind, number, *given = reply
             function = self.callbacks[number]
-            value = function(*plain.decode(args, self.restore), **plain.decode(kwargs, self.restore))
-            return ["result", self.encode(value)]
+            if kind == "attribute":
+                return ["result", self.encode(_attribute_of_mock(function, *given))]
+            args, kwargs = (plain.decode(tree, self.restore) for tree in given)
+            return ["result", self.encode(function(*args, **kwargs))]
         except Exception as error:
             if isinstance(error, AssertionError):
                 self.failure = error
@@ -271,6 +273,9 @@ class Opposite:
             name = str(value.__name__)
             if getattr(builtins, name, None) is value:
                 return ["x", name]
+        if _is_mock(value):
+            self.callbacks.append(value)
+            return ["u", len(self.callbacks) - 1]
         if callable(value):
             self.callbacks.append(value)
             return ["k", len(self.callbacks) - 1, str(getattr(value, "__name__", type(value).__name__))[:100]]
@@ -281,7 +286,7 @@ class Opposite:
 
     def restore(self, tree: list) -> Any:
         """What stands here for what the program kept."""
-        if len(tree) == 2 and tree[0] == "k" and type(tree[1]) is int:
+        if len(tree) == 2 and tree[0] in ("k", "u") and type(tree[1]) is int:
             return self.callbacks[tree[1]]
         if len(tree) == 2 and tree[0] == "x" and isinstance(getattr(builtins, str(tree[1]), None), type):
             return getattr(builtins, tree[1])
@@ -307,6 +312,18 @@ class Opposite:
             if not going:
                 return
             yield value
+
+
+def _is_mock(value: Any) -> bool:
+    mock = sys.modules.get("unittest.mock")
+    return mock is not None and isinstance(value, mock.NonCallableMock)
+
+
+def _attribute_of_mock(mock: Any, name: str) -> Any:
+    """What a mock of the tests has by a name; not what mocks are told and asked by, which is for the tests alone."""
+    if not _is_mock(mock) or name.startswith("_") or hasattr(type(mock), name):
+        raise AttributeError(f"Mock object has no attribute {name!r}")
+    return getattr(mock, name)
 
 
 def _take_over(mine: Any, new: Any) -> None:

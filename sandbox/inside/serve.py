@@ -232,6 +232,8 @@ class _Server:
             return self.things[tree[1]]
         if tree[0] == "k":
             return self.callback(tree[1], tree[2])
+        if tree[0] == "u":
+            return Mock(self, tree[1])
         if tree[0] == "x":
             kind = getattr(builtins, tree[1])
             if isinstance(kind, type):
@@ -242,18 +244,21 @@ class _Server:
         """A function of the tests, as the program sees it."""
 
         def function(*args: Any, **kwargs: Any) -> Any:
-            question = ["callback", number, self.encode(list(args)), self.encode(kwargs)]
-            frames.write_frame(ANSWERS, frames.CALL, plain.to_bytes(question))
-            while True:
-                reply = plain.from_bytes(self.calls.frame())
-                if reply[0] == "result":
-                    return plain.decode(reply[1], self.restore)
-                if reply[0] == "failed":
-                    raise self.failure(*reply[1:])
-                self.answer(reply)
+            return self.ask(["callback", number, self.encode(list(args)), self.encode(kwargs)])
 
         function.__name__ = function.__qualname__ = name
         return function
+
+    def ask(self, question: list) -> Any:
+        """What the tests say; until they do, they may ask in turn."""
+        frames.write_frame(ANSWERS, frames.CALL, plain.to_bytes(question))
+        while True:
+            reply = plain.from_bytes(self.calls.frame())
+            if reply[0] == "result":
+                return plain.decode(reply[1], self.restore)
+            if reply[0] == "failed":
+                raise self.failure(*reply[1:])
+            self.answer(reply)
 
     def failure(self, name: str, module: str, bases: list, told: Any, attributes: Any, text: Any) -> BaseException:
         """What a function of the tests raised; where the program has an exception class of that name, as that."""
@@ -263,6 +268,21 @@ class _Server:
         else:
             kind = raised.class_of(name, module, bases, self.exceptions) or RuntimeError
         return raised.rebuilt(kind, plain.decode(told), plain.decode(attributes), text)
+
+
+class Mock:
+    """A mock of the tests, as the program sees it."""
+
+    def __init__(self, server: _Server, number: int) -> None:
+        self.__server = server
+        self.__number = number
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Call it there."""
+        return self.__server.callback(self.__number, "mock")(*args, **kwargs)
+
+    def __getattr__(self, name: str) -> Any:
+        return self.__server.ask(["attribute", self.__number, name])
 
 
 def kind_of(value: Any) -> str:

@@ -143,6 +143,36 @@ def test_a_mock_that_it_does_not_call_is_a_zero_and_no_error() -> None:
     assert outcome(graded("def g(x): pass\ndef f(x): pass", tests)) == (0.0, "ok")
 
 
+MOCK = """from unittest.mock import MagicMock, Mock
+from solution import f
+def test_f():
+    queue = Mock()
+    queue.get.return_value = 3
+    queue.peek.side_effect = KeyError
+    assert f(queue, 2) == 3
+    queue.put.assert_called_once_with(2, block=False)
+    queue.inner.deep.assert_called_once_with()
+    hook = MagicMock(return_value=3)
+    hook.get = hook
+    assert f(hook, 2) == 3
+"""
+
+
+def test_a_mock_that_it_is_given_is_an_object_of_the_tests() -> None:
+    program = (
+        "def f(queue, x):\n    queue.put(x, block=False)\n    queue.inner.deep()\n"
+        "    try: queue.peek()\n    except KeyError: pass\n    return queue.get()"
+    )
+    assert graded(program, pytests(MOCK)).passed
+    for cheat in (
+        "queue.configure_mock(put=queue)",
+        "queue.put.assert_called_once_with = len",
+        "queue.put.reset_mock()",
+    ):
+        cheat = f"def f(queue, x):\n    {cheat}\n    return 3"
+        assert outcome(graded(cheat, pytests(MOCK))) == (0.0, "ok")
+
+
 @pytest.mark.parametrize(
     "argument", ["n = [1]\nn.append(n)", "n = list(range(1_000_001))", "n = 2 ** 2_000_000", "n = iter(int, 1)"]
 )
