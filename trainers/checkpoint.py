@@ -14,6 +14,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 
 from ..verifiers import UserError
+from .checksums import changed_file, write_checksums
 from .durable import interrupted, moved_aside, published, remove, restore_published
 from .lora import has_adapter, save_adapter
 from .models import save_policy
@@ -74,8 +75,8 @@ def save_checkpoint(
         carried = state.state_dict()
         with weights_written(final, RuntimeError):
             torch.save(carried, partial / _OPTIMIZER)
-        # Last, since it is what makes the folder a checkpoint.
         (partial / _STATE).write_text(json.dumps({"step": step, "pass@1": score}), encoding="utf-8")
+        write_checksums(partial)
     found = checkpoints(folder)
     kept = {*found[-keep_last:], *best_checkpoints(folder)[:keep_best]}
     for path in found:
@@ -179,7 +180,12 @@ def _step_in_name(checkpoint: Path) -> int:
 
 
 def _damage(checkpoint: Path) -> str | None:
-    """What of a checkpoint cannot be read, if anything, as far as that can be told without reading all of it."""
+    """What of a checkpoint cannot be read or is not what was written, if anything."""
+    return _unreadable(checkpoint) or changed_file(checkpoint)
+
+
+def _unreadable(checkpoint: Path) -> str | None:
+    """What of a checkpoint cannot be read, as far as that can be told without reading all of it."""
     for path in (checkpoint / _STATE, checkpoint / _OPTIMIZER, *sorted(checkpoint.rglob("*.safetensors"))):
         try:
             if path.name == _STATE:

@@ -217,6 +217,18 @@ def test_a_disk_that_is_full_is_said_and_leaves_the_older_ones(model, tokenizer,
     assert latest_checkpoint(tmp_path) == saved
 
 
+def test_a_checkpoint_from_before_there_were_checksums_is_as_good(model, tokenizer, tmp_path):
+    saved = save_checkpoint(tmp_path, 2, model, tokenizer, adamw(model), keep_last=1)
+    (saved / "checksums.json").unlink()
+    assert latest_checkpoint(tmp_path) == saved
+
+
+def test_what_is_put_beside_the_files_of_a_checkpoint_is_no_damage(model, tokenizer, tmp_path):
+    saved = save_checkpoint(tmp_path, 2, model, tokenizer, adamw(model), keep_last=1)
+    (saved / "notes.txt").write_text("mine")
+    assert latest_checkpoint(tmp_path) == saved
+
+
 def truncated(path):
     path.write_bytes(path.read_bytes()[:-100])
 
@@ -229,6 +241,12 @@ def removed(path):
     path.unlink()
 
 
+def flipped(path):
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+
+
 @pytest.mark.parametrize(
     ("name", "damage"),
     [
@@ -239,6 +257,13 @@ def removed(path):
         ("optimizer.pt", removed),
         ("model.safetensors", truncated),
         ("model.safetensors", emptied),
+        # What can be read without an error, and is not what was written.
+        ("state.json", lambda path: path.write_text(path.read_text().replace('"step": ', '"step": 1'))),
+        ("optimizer.pt", flipped),
+        ("model.safetensors", flipped),
+        ("tokenizer.json", flipped),
+        ("config.json", removed),
+        ("checksums.json", emptied),
     ],
 )
 def test_a_damaged_checkpoint_is_named_with_the_one_to_go_on_from(model, tokenizer, tmp_path, name, damage):

@@ -237,7 +237,7 @@ def test_a_run_trains_the_adapter_alone_against_the_model_it_started_from(tmp_pa
     # No second copy: the reference is the very policy.
     assert trainer.updater.reference.policy is trainer.policy
     saved = tmp_path / "run" / "checkpoints" / "step-000004"
-    assert {path.name for path in saved.iterdir()} == {"adapter", "optimizer.pt", "state.json"}
+    assert {path.name for path in saved.iterdir()} == {"adapter", "checksums.json", "optimizer.pt", "state.json"}
     final = TokenLogprobs(load_model(str(tmp_path / "run" / "final")).model)
     torch.testing.assert_close(final(IDS, attention, mask).logprobs, moved, atol=1e-4, rtol=1e-4)
 
