@@ -439,7 +439,13 @@ class Trainer:
 
     def _forget_later_steps(self) -> None:
         # The line of a step comes after its evaluation.
-        self.log.forget_after(self.step - (self.unfinished.metrics is not None))
+        logged = self.step - (self.unfinished.metrics is not None)
+        left = self.log.forget_after(logged)
+        if left < logged:
+            self.reporter.say(
+                f"warning: {self.log.path} holds {left} of the {logged} steps before, so curves drawn from it lack the "
+                "others; the training itself goes on as if it held them all"
+            )
         run_dirs.forget_after(self.run_dir, self.step)
 
     def _save_if_new(self) -> None:

@@ -112,15 +112,16 @@ class MetricsLog:
             file.write(json.dumps({"step": step, **_finite(metrics)}) + "\n")
         self._accelerator.log(metrics, step=step)
 
-    def forget_after(self, step: int) -> None:
-        """Drop the lines of steps after `step`, which a resumed run will write again."""
+    def forget_after(self, step: int) -> int:
+        """Drop the lines of steps after `step`, which a resumed run will write again; how many lines are left."""
         if not self.path.exists():
-            return
+            return 0
         lines = self.path.read_text(encoding="utf-8").splitlines()
         kept = [line for line in lines if (row := _parse(line)) is not None and row["step"] <= step]
         partial = self.path.with_suffix(".partial")
         partial.write_text("".join(f"{line}\n" for line in kept), encoding="utf-8")
         partial.replace(self.path)
+        return len(kept)
 
 
 def _finite(metrics: dict[str, float]) -> dict[str, float | None]:

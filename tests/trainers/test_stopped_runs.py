@@ -210,6 +210,20 @@ def test_a_resumption_that_is_refused_changes_nothing(fine, whole, tmp_path, cha
     assert not (run_dir / "final").exists()
 
 
+@pytest.mark.parametrize(("kept", "said"), [(None, "0 of the 4"), (slice(1, 4), "3 of the 4"), (slice(4), "")])
+def test_a_log_that_lacks_steps_is_said_at_the_resumption(fine, whole, tmp_path, kept, said):
+    run_dir = tmp_path / "run"
+    shutil.copytree(whole, run_dir)
+    log = run_dir / "metrics.jsonl"
+    lines = log.read_text().splitlines(keepends=True)
+    log.unlink() if kept is None else log.write_text("".join(lines[kept]))
+    reporter = Interrupting(0, done=0)
+    Trainer(configuration(fine, train={"steps": 6}), run_dir, reporter, resume=True).close()
+    warnings = [message for message in reporter.said if "metrics.jsonl" in message]
+    assert len(warnings) == (said != "")
+    assert all(message.startswith("warning: ") and f"holds {said} steps before" in message for message in warnings)
+
+
 @pytest.mark.parametrize("resume", [False, True])
 def test_what_a_killed_run_left_half_written_is_gone_at_the_next_start(fine, tmp_path, resume):
     checkpoints = tmp_path / "checkpoints"
