@@ -179,13 +179,30 @@ def test_a_missing_file_is_one_sentence_that_names_the_recipes(name, monkeypatch
 
 
 def test_what_was_saved_loads_to_the_same(tmp_path):
-    overrides = ["eval.k=[1, 4]", "model.warm_start.terms=[2, 3]", "imports=[a.py]", "run_dir=über", "env.options.x=1"]
+    overrides = ["eval.k=[1, 4]", "model.warm_start.terms=[2, 3]", "imports=[a.b]", "run_dir=über", "env.options.x=1"]
     config = load_config("quickstart", overrides)
     save_config(config, tmp_path / "deep" / "config.yaml")
     assert load_config(str(tmp_path / "deep" / "config.yaml")) == config
     # Defaults too, so that the file repeats the run when they have changed.
     written = yaml.safe_load((tmp_path / "deep" / "config.yaml").read_text(encoding="utf-8"))
     assert written["train"]["adam_betas"] == [0.9, 0.999]
+
+
+def test_files_to_import_are_found_from_any_folder_once_a_run_is_saved(tmp_path, monkeypatch):
+    (tmp_path / "extension_of_a_run.py").write_text("")
+    monkeypatch.chdir(tmp_path)
+    saved = tmp_path / "run" / "config.yaml"
+    save_config(load_config("quickstart", ["imports=[./extension_of_a_run.py, json.decoder]"]), saved)
+    monkeypatch.chdir(saved.parent)
+    config = load_config(str(saved))
+    try:
+        import_extensions(config.imports)
+        assert sys.modules["extension_of_a_run"].__file__ == str(tmp_path / "extension_of_a_run.py")
+    finally:
+        sys.modules.pop("extension_of_a_run", None)
+    (tmp_path / "extension_of_a_run.py").unlink()
+    with pytest.raises(UserError, match=f"no file '{tmp_path}/extension_of_a_run.py' to import"):
+        import_extensions(config.imports)
 
 
 def test_the_recipe_is_the_packaged_file():
