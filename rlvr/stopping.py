@@ -46,8 +46,13 @@ class StopSignals:
 
     @property
     def exit_code(self) -> int:
-        """What a shell expects of a program that a signal ended: 130 after SIGINT, 143 after SIGTERM; else 0."""
-        return 0 if self.received is None else 128 + self.received
+        """What a shell expects of a program that a signal ended: 130 after SIGINT, 143 after SIGTERM; else 0.
+
+        Of several processes that stop together, all have that of the signal that one of them got.
+        """
+        agreed = None if self.stopped or self._trainer is None else self._trainer.stop_signal
+        number = agreed or self.received
+        return 0 if number is None else 128 + number
 
     def __enter__(self) -> StopSignals:
         self._previous = {number: signal.signal(number, self._receive) for number in _SIGNALS}
@@ -82,6 +87,7 @@ class StopSignals:
         before, self._at = self._at, time.monotonic()
         if self._trainer is None or not (first or self._at - before < self._echo):
             raise Stopped
+        self._trainer.stop_signal = self._trainer.stop_signal or number
         self._trainer.stop_requested = True
         # The signal may have come in the middle of a line that is being written.
         with contextlib.suppress(RuntimeError):

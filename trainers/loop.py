@@ -73,6 +73,11 @@ class Trainer:
         reporter: is told what happens.
         resume: go on from the latest checkpoint in `run_dir`; from the beginning, if the run had none yet.
 
+    Attributes:
+        stop_requested: to be set by whoever wants it to stop after the step.
+        stop_signal: the number of the signal that asked for it, to be set before that; of several processes, all come
+            to know it.
+
     Raises:
         UserError: if the configuration does not fit what it names, if `run_dir` holds a run and `resume` is
             false, or if there is nothing to resume.
@@ -83,6 +88,7 @@ class Trainer:
     ) -> None:
         self.config = config
         self.stop_requested = False
+        self.stop_signal: int | None = None
         train = config.train
         self.accelerator = start_accelerator(config.log, train.precision, run_dir)
         self.ranks = ranks_of_this_run()
@@ -175,6 +181,8 @@ class Trainer:
         with saved_whole(*self._models):
             self.ranks.alone(self._write_final)
         self.ranks.alone(partial(self._write_summary, results))
+        # A signal that came too late to stop anything is known to all of them, too.
+        self._stops()
         finish(self.accelerator)
         run_dirs.release(self.run_dir)
         return results
@@ -402,9 +410,13 @@ class Trainer:
             raise EvaluationStopped
 
     def _stops(self) -> bool:
-        """Whether any process was asked to stop; then all of them do."""
-        self.stop_requested = self.ranks.any(self.stop_requested)
-        return self.stop_requested
+        """Whether any process was asked to stop; then all of them do, and know by which signal."""
+        told = self.ranks.gather((self.stop_requested, self.stop_signal))
+        # What a signal sets meanwhile stays, for the next time.
+        if stops := any(requested for requested, _ in told):
+            self.stop_requested = True
+            self.stop_signal = next((number for _, number in told if number is not None), self.stop_signal)
+        return stops
 
     @property
     def _my_prompts(self) -> int:

@@ -15,7 +15,7 @@ from rlvr.stopping import Stopped, StopSignals
 @pytest.fixture
 def trainer():
     said = []
-    return SimpleNamespace(stop_requested=False, reporter=SimpleNamespace(say=said.append), said=said)
+    return SimpleNamespace(stop_requested=False, stop_signal=None, reporter=SimpleNamespace(say=said.append), said=said)
 
 
 @pytest.fixture(autouse=True)
@@ -95,6 +95,13 @@ def test_a_trainer_is_asked_once_and_the_second_signal_stops_at_once(trainer, nu
         with pytest.raises(Stopped):
             os.kill(os.getpid(), number)
     assert signals.exit_code == code
+
+
+def test_the_code_is_that_of_the_signal_that_another_process_got(trainer):
+    with StopSignals() as signals:
+        signals.watch(trainer)
+        trainer.stop_signal = signal.SIGTERM
+    assert signals.exit_code == 143
 
 
 def test_what_a_launcher_repeats_at_once_counts_as_one(trainer, monkeypatch):

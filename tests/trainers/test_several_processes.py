@@ -3,9 +3,11 @@
 import importlib.util
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
+import time
 from multiprocessing import connection
 from pathlib import Path
 
@@ -46,17 +48,28 @@ def torchrun(environment):
 
 
 @pytest.fixture(scope="module")
-def launch(fork, environment, tmp_path_factory):
-    """Starts one process, or several as torchrun does, of a script; until all have ended."""
+def begin(fork, environment):
+    """Starts one process, or several as torchrun does, of a script, which write into a folder."""
 
-    def start(processes, *arguments, **variables):
-        output = tmp_path_factory.mktemp("output")
+    def start(processes, output, *arguments, **variables):
         group = {"WORLD_SIZE": str(processes), "LOCAL_WORLD_SIZE": str(processes), **variables}
         group |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
         started = []
         for rank in range(processes):
             own = {"RANK": str(rank), "LOCAL_RANK": str(rank), **group} if processes > 1 else variables
             started.append(fork(*arguments, output=output / f"{rank}.txt", environment={**environment, **own}))
+        return started
+
+    return start
+
+
+@pytest.fixture(scope="module")
+def launch(begin, tmp_path_factory):
+    """As `begin`; until all have ended."""
+
+    def start(processes, *arguments, **variables):
+        output = tmp_path_factory.mktemp("output")
+        started = begin(processes, output, *arguments, **variables)
         waiting = {process.sentinel: process for process in started}
         while waiting and not any(process.exitcode for process in started):
             ended = connection.wait(waiting, timeout=900)
@@ -187,6 +200,25 @@ def test_sharded_runs_are_resumed_and_can_be_gone_on_with_by_one_process(launch,
     launch(1, SCRIPTS / "runs.py", tmp_path, "shared_small")
     for name in ("ppo_small", "shared_small", "lora"):
         assert_same_run(tmp_path / name, alone / name)
+
+
+def test_a_signal_to_one_process_stops_both_after_one_step_with_its_code(begin, tmp_path):
+    run = tmp_path / "run"
+    settings = ["train.steps=4000", "checkpoint.every=0", "model.warm_start.steps=1", "eval.tasks=1", "eval.every=0"]
+    started = begin(2, tmp_path, "rlvr", "train", "quickstart", f"run_dir={run}", *settings)
+
+    def said():
+        return "".join((tmp_path / f"{rank}.txt").read_text() for rank in range(2))
+
+    while not (run / "metrics.jsonl").exists():
+        assert all(process.exitcode is None for process in started), said()
+        time.sleep(0.01)
+    os.kill(started[1].pid, signal.SIGTERM)
+    for process in started:
+        process.join(120)
+    assert [process.exitcode for process in started] == [143, 143], said()
+    (checkpoint,) = (run / "checkpoints").iterdir()
+    assert said().count(f"stopped after step {int(checkpoint.name[5:])};") == 1
 
 
 @pytest.mark.parametrize("variables", [pytest.param({}, id="whole"), *SHARDED])
