@@ -16,6 +16,7 @@ import typer
 from .extras import needs_extra
 from .terminal import say
 from .trainers.engines.server_process import ServerOptions, check_vllm, server_command, server_environment
+from .trainers.engines.server_temporary_folder import in_server_folder, make_server_folder, remove_with_this
 from .trainers.warmstart import cache_root
 from .verifiers import UserError
 
@@ -62,9 +63,13 @@ def serve_command(
         enforce_eager=enforce_eager,
     )
     command = server_command(options, *(more or []))
+    # Or else what torch's compiler makes would be among the temporary files.
+    os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(cache_root() / "torchinductor"))
+    folder = make_server_folder()
+    remove_with_this(folder)
     sys.stdout.flush()
     # It takes the place of this process, so that signals are its own, and so is the exit code.
-    os.execve(command[0], command, server_environment())
+    os.execve(command[0], command, {**server_environment(), **in_server_folder(folder)})
 
 
 def _check_port(host: str, port: int) -> None:

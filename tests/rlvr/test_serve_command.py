@@ -1,10 +1,13 @@
 from __future__ import annotations
 
 import importlib.util
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
+import psutil
 import pytest
 
 RLVR = Path(sys.executable).with_name("rlvr")
@@ -45,3 +48,43 @@ def test_what_cannot_be_served_is_said_in_one_sentence(arguments, sentence):
     code, said = serve(*arguments)
     assert code == 2
     assert sentence in said
+
+
+SERVE = """\
+import sys
+from rlvr import serve_command
+
+serve_command.check_vllm = lambda: None
+serve_command.server_command = lambda options: [sys.executable, "-c", sys.argv[1]]
+serve_command.serve_command("a/model", port=0)
+"""
+
+# What stands for vLLM.
+BUSY = """\
+import os, tempfile, time
+
+os.makedirs(os.path.join(tempfile.gettempdir(), "some", "files"))
+print(os.getpid(), os.environ["VLLM_RPC_BASE_PATH"], tempfile.gettempdir(), flush=True)
+time.sleep(600)
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
+def test_a_server_s_temporary_files_go_with_it_however_it_ends(number):
+    command = [sys.executable, "-c", SERVE, BUSY]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
+        try:
+            pid, folder, temporary = process.stdout.readline().split()
+            # It is that process, with no children but those that vLLM starts, all of which may be ended with it.
+            assert int(pid) == process.pid
+            assert psutil.Process(process.pid).children() == []
+            assert folder == temporary
+            assert (Path(folder) / "some" / "files").is_dir()
+            process.send_signal(number)
+        finally:
+            if sys.exc_info()[0]:
+                process.kill()
+    deadline = time.monotonic() + 60
+    while Path(folder).exists() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert not Path(folder).exists()

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...sandbox.errors import UserError
-from .server_temporary_folder import make_server_folder, remove_with
+from .server_temporary_folder import in_server_folder, make_server_folder, remove_with
 
 if TYPE_CHECKING:
     import psutil
@@ -164,12 +164,10 @@ class ServerProcess:
             raise
 
     def _start(self, options: ServerOptions) -> subprocess.Popen[bytes]:
-        # Named twice: Python's own temporary files, and vLLM's sockets.
-        folder = {"TMPDIR": str(self._folder), "VLLM_RPC_BASE_PATH": str(self._folder)}
         with self.log.open("wb") as file:
             return subprocess.Popen(
                 server_command(options),
-                env={**server_environment(), **folder},
+                env={**server_environment(), **in_server_folder(self._folder)},
                 stdin=subprocess.DEVNULL,
                 stdout=file,
                 stderr=subprocess.STDOUT,

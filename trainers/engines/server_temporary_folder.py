@@ -17,6 +17,7 @@ from pathlib import Path
 
 _LONGEST = 107 - 1 - 36  # bytes: of a Unix socket's path, less a slash and the name that vLLM gives it
 _POLL = 0.5
+_ORPHANED = "orphaned"
 _LATE = 60.0  # seconds that processes of a server may outlive the one that answers
 
 
@@ -30,13 +31,31 @@ def make_server_folder() -> Path:
     return folder
 
 
+def in_server_folder(folder: Path) -> dict[str, str]:
+    """The environment variables by which a server has its temporary files there."""
+    # Named twice: Python's own temporary files, and vLLM's sockets.
+    return {"TMPDIR": str(folder), "VLLM_RPC_BASE_PATH": str(folder)}
+
+
 def remove_with(server: int, folder: Path) -> subprocess.Popen[bytes]:
     """Start a process that removes the folder when the server, which leads a group, has ended; it survives this one."""
+    return _start_remover(server, folder)
+
+
+def remove_with_this(folder: Path) -> None:
+    """As `remove_with`, where this process becomes the server, which is to have no child that it did not start.
+
+    If it leads no group, what it started is not waited for.
+    """
+    _start_remover(os.getpid(), folder, _ORPHANED).wait()
+
+
+def _start_remover(server: int, folder: Path, *how: str) -> subprocess.Popen[bytes]:
     import psutil
 
     created = psutil.Process(server).create_time()
     return subprocess.Popen(
-        [sys.executable, "-P", __file__, str(server), str(created), str(folder)],
+        [sys.executable, "-P", __file__, str(server), str(created), str(folder), *how],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
@@ -80,4 +99,6 @@ def _group_is_running(group: int) -> bool:
 
 
 if __name__ == "__main__":
+    if _ORPHANED in sys.argv[4:] and os.fork():
+        os._exit(0)
     _main(int(sys.argv[1]), float(sys.argv[2]), sys.argv[3])

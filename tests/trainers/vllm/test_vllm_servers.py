@@ -252,14 +252,20 @@ def test_a_killed_server_s_completions_come_from_the_other(engine, servers, tiny
     assert len(engine.generate(PROMPTS, Sampling(20), [1, 2, 3])) == 3
 
 
-def test_rlvr_serve_passes_signals_on_and_leaves_no_process(servers):
-    children = psutil.Process(servers.served.pid).children(recursive=True)
+def test_rlvr_serve_passes_signals_on_and_leaves_neither_processes_nor_files(servers):
+    served = psutil.Process(servers.served.pid)
+    children, folder = served.children(recursive=True), Path(served.environ()["TMPDIR"])
     assert children
+    assert any(folder.iterdir())
     assert "2+2" not in servers.log.read_text()
     servers.served.terminate()
     servers.served.wait(60)
     _, alive = psutil.wait_procs(children, timeout=30)
     assert not [child for child in alive if child.status() != psutil.STATUS_ZOMBIE]
+    deadline = time.monotonic() + 90
+    while folder.exists() and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert not folder.exists()
 
 
 def test_closing_leaves_no_process(tiny, tmp_path):
