@@ -25,7 +25,10 @@ _held: dict[Path, int] = {}
 
 
 def claim(run_dir: Path, resume: bool) -> None:
-    """Make the folder of a run, without what an earlier process left there half written, and keep others out of it.
+    """Make the folder of a run, and keep others out of it.
+
+    What an earlier process left there half written is removed, but not where a run is gone on with, which may still be
+    refused: there `forget_after` does it.
 
     Raises:
         UserError: if it holds a run and is not to be gone on with, if it is not there and is, if another process is
@@ -35,17 +38,23 @@ def claim(run_dir: Path, resume: bool) -> None:
         _lock(run_dir)
     elif resume:
         raise UserError(f"There is no folder {run_dir} to resume a run in; name its directory.")
-    clear_interrupted(run_dir / "checkpoints")
-    if not resume and ((run_dir / "metrics.jsonl").exists() or any((run_dir / "checkpoints").glob("step-*"))):
+    if not resume and _holds_run(run_dir):
         raise UserError(
             f"The folder {run_dir} already holds a run; go on with it by --resume {run_dir}, "
             "or set run_dir to another folder."
         )
+    if not resume:
+        clear_interrupted(run_dir / "checkpoints")
     try:
         run_dir.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UserError(f"The folder {run_dir} cannot be made ({error.strerror}); set run_dir to another.") from None
     _lock(run_dir)
+
+
+def _holds_run(run_dir: Path) -> bool:
+    folder = run_dir / "checkpoints"
+    return (run_dir / "metrics.jsonl").exists() or any(folder.glob("step-*")) or any(folder.glob(".step-*.old"))
 
 
 def release(run_dir: Path) -> None:
@@ -87,7 +96,7 @@ def save_config(config: TrainConfig, path: Path) -> None:
 
 
 def forget_after(run_dir: Path, step: int) -> None:
-    """Remove what a run wrote after `step`, from which it is resumed: evaluations, samples, and its end.
+    """Remove what a run wrote after `step`, from which it is resumed: evaluations, samples, its end, half checkpoints.
 
     Rows of an evaluation at `step` itself stay, for an interrupted one goes on with them.
     """
@@ -95,6 +104,7 @@ def forget_after(run_dir: Path, step: int) -> None:
         for path in (run_dir / folder).glob(f"step-*{suffix}"):
             if int(path.name.removesuffix(suffix).removeprefix("step-")) > step:
                 path.unlink()
+    clear_interrupted(run_dir / "checkpoints")
     for path in interrupted(run_dir, _FINAL):
         restore_published(path)
     if (run_dir / _FINAL).exists():

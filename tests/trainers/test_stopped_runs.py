@@ -200,6 +200,8 @@ def contents(folder):
 def test_a_resumption_that_is_refused_changes_nothing(fine, whole, tmp_path, change, sentence):
     run_dir = tmp_path / "run"
     shutil.copytree(whole, run_dir)
+    for leftover in ("checkpoints/.step-000006.partial", "checkpoints/.step-000002.gone", ".final.partial"):
+        shutil.copytree(whole / "final", run_dir / leftover)
     before = contents(run_dir)
     with pytest.raises(UserError, match=sentence):
         Trainer(configuration(fine, train={"steps": 6}, **change), run_dir, resume=True)
@@ -208,6 +210,7 @@ def test_a_resumption_that_is_refused_changes_nothing(fine, whole, tmp_path, cha
     Trainer(configuration(fine, train={"steps": 6}), run_dir, resume=True).close()
     assert "steps: 6" in (run_dir / "config.yaml").read_text()
     assert not (run_dir / "final").exists()
+    assert not [*run_dir.rglob("*.partial"), *run_dir.rglob("*.gone")]
 
 
 @pytest.mark.parametrize(("kept", "said"), [(None, "0 of the 4"), (slice(1, 4), "3 of the 4"), (slice(4), "")])
@@ -235,10 +238,23 @@ def test_what_a_killed_run_left_half_written_is_gone_at_the_next_start(fine, tmp
     assert list(checkpoints.iterdir()) == []
 
 
-def test_a_folder_with_checkpoints_alone_holds_a_run(fine, whole, tmp_path):
-    (tmp_path / "checkpoints" / "step-000002").mkdir(parents=True)
+def test_a_checkpoint_that_was_moved_aside_is_resumed_from_and_put_back(fine, whole, tmp_path):
+    shutil.copytree(whole, tmp_path, dirs_exist_ok=True)
+    checkpoints = tmp_path / "checkpoints"
+    (checkpoints / "step-000004").rename(checkpoints / ".step-000004.old")
+    trainer = Trainer(configuration(fine, train={"steps": 6}), tmp_path, resume=True)
+    trainer.close()
+    assert trainer.step == 4
+    assert sorted(path.name for path in checkpoints.iterdir()) == ["step-000002", "step-000004"]
+
+
+@pytest.mark.parametrize("name", ["step-000002", ".step-000002.old"])
+def test_a_folder_with_checkpoints_alone_holds_a_run(fine, whole, tmp_path, name):
+    place = tmp_path / "checkpoints" / name
+    place.mkdir(parents=True)
     with pytest.raises(UserError, match="already holds a run"):
         Trainer(configuration(fine), tmp_path)
+    assert place.exists()
 
 
 def scored(monkeypatch, scores):
