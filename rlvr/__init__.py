@@ -9,6 +9,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
+from . import loading as loading
 from .envs import Task, Tasks, TextEnv, TextVectorEnv, UnicodeText, make_vec, register
 from .extras import needs_extra
 from .verifiers import (

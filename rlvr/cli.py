@@ -22,6 +22,7 @@ from .envs import registered
 from .envs.registry import REQUIRED
 from .eval_command import eval_command
 from .extras import needs_extra
+from .loading import is_loaded
 from .processes import another_says, is_main_process, let_it_speak
 from .sandbox.nearest import did_you_mean
 from .sandbox_command import sandbox_app
@@ -46,6 +47,7 @@ app = typer.Typer(
 
 def main() -> None:
     """Run the command line; what the user can mend is said in one sentence, without a traceback."""
+    is_loaded()
     # Threads that wait for each other would spin for milliseconds by default, and a single busy neighbour on the
     # machine then slows a step many times over. Read when torch loads; no cost on a quiet machine.
     os.environ.setdefault("GOMP_SPINCOUNT", "1000")
