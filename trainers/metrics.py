@@ -116,7 +116,7 @@ class MetricsLog:
         """Drop the lines of steps after `step`, which a resumed run will write again; how many lines are left."""
         if not self.path.exists():
             return 0
-        lines = self.path.read_text(encoding="utf-8").splitlines()
+        lines = self.path.read_text(encoding="utf-8", errors="replace").splitlines()
         kept = [line for line in lines if (row := _parse(line)) is not None and row["step"] <= step]
         partial = self.path.with_suffix(".partial")
         partial.write_text("".join(f"{line}\n" for line in kept), encoding="utf-8")

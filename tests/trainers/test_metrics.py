@@ -156,6 +156,14 @@ def test_later_steps_are_forgotten(log):
     assert steps(log) == [1, 2, 3, 4]
 
 
+def test_a_line_that_was_damaged_on_the_disk_is_dropped(log):
+    for step in range(1, 4):
+        log.write(step, {"reward": 0.5})
+    log.path.write_bytes(log.path.read_bytes().replace(b'"step": 2', b'"ste\xf0": 2'))
+    assert log.forget_after(3) == 2
+    assert steps(log) == [1, 3]
+
+
 @pytest.mark.parametrize(
     "tail", ['{"step": 3, "rew', '{"step"', "3", "[3]", "\x00\x00\x00", '{"step": 3, "reward": 0.5}']
 )
