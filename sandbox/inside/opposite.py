@@ -618,7 +618,9 @@ def _add_operators() -> None:
     StandIn.__ne__ = compare("ne", True)  # type: ignore[method-assign]
 
 
-_OF_PYTEST = re.compile("(?i:test|setup|teardown)|pytest_")
+_OF_PYTEST = re.compile(
+    r"[tT]est|pytest_|(?:setup|teardown)_(?:module|function|class|method)$|(?:setUp|tearDown)Module$"
+)
 _PLAIN_TYPES = frozenset(
     (type(None), bool, int, float, complex, str, bytes, bytearray, list, tuple, dict, set, frozenset, range)
 )

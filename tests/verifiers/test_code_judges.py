@@ -70,6 +70,10 @@ def test_names_that_judge_are_not_taken_from_it(program: str, tests: Any) -> Non
         ("def copy(x): return x[:]\ndef f(x): return copy(x)", asserts("x = f([1])\nassert copy(x) == [1]")),
         ("def f(x): return 0\ndef test_more(): pass", pytests(f"{STAR}assert f(1) == 0")),
         (
+            "def setup_board(x): return [0] * x\nf = setup_board",
+            pytests(f"{STAR}assert setup_board(2) == f(2) == [0, 0]"),
+        ),
+        (
             "from typing import *\nfrom math import *\nBASE = 3\ndef f(x): return BASE",
             pytests(f"{STAR}assert f(1) == BASE == 3"),
         ),
