@@ -33,6 +33,7 @@ MODULES = (
     "raised",
     "surroundings",
     "imports",
+    "stand_ins",
     "opposite",
     "asserts",
     "pytest_tests",

@@ -12,7 +12,7 @@ import sys
 import types
 from typing import Any
 
-from . import frames, harness, imports, opposite
+from . import frames, harness, imports, opposite, stand_ins
 
 _LENGTH = 500
 _NAME = re.compile(r"(?<![\w.])[^\W\d]\w*")
@@ -24,8 +24,8 @@ _OPERATORS: dict = {
     ast.LtE: operator.le,
     ast.Gt: operator.gt,
     ast.GtE: operator.ge,
-    ast.Is: opposite.is_same,
-    ast.IsNot: lambda left, right: not opposite.is_same(left, right),
+    ast.Is: stand_ins.is_same,
+    ast.IsNot: lambda left, right: not stand_ins.is_same(left, right),
 }
 
 
@@ -144,7 +144,7 @@ class _Record:
         value = _BY_NAME[operation](left, right)
         self.compared = ""
         if value is not True:
-            if opposite.asks_for_type(left, right) or opposite.asks_for_type(right, left):
+            if stand_ins.asks_for_type(left, right) or stand_ins.asks_for_type(right, left):
                 self.program.needs_inside = True
             self.compared = f"{shown(left)} against {shown(right)}"
         return value
@@ -229,7 +229,7 @@ def described(error: BaseException) -> str:
 
 def shown(value: Any) -> str:
     """The start of a value's text; the program's objects are not asked."""
-    if isinstance(value, opposite.StandIn):
+    if isinstance(value, stand_ins.StandIn):
         return f"a value of the program's of type {object.__getattribute__(value, '_name')}"
     try:
         text = repr(value)
