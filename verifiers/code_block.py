@@ -222,7 +222,11 @@ class _FenceReader:
                 self._begin(len(indent), mark, info)
                 return
         if fence is None and self._mark[0] == "`" and line.rstrip().endswith(self._mark):
-            self._keep(line.rstrip().rstrip("`"))
+            code = line.rstrip().rstrip("`")
+            if _is_remark(code):
+                self._keep(line)
+                return
+            self._keep(code)
             self._end(closed=True)
             return
         self._keep(line)
@@ -236,6 +240,11 @@ class _FenceReader:
     def _end(self, closed: bool) -> None:
         self._blocks.append(Block(self._tag, "\n".join(self._code), closed))
         self._mark = ""
+
+
+def _is_remark(code: str) -> bool:
+    """Whether what stands before a fence is a comment that speaks of it, rather than the last line of the code."""
+    return code.lstrip().startswith("#") or (code[-1:] in (" ", "\t") and " #" in code)
 
 
 def _tag_and_code(info: str) -> tuple[str, str]:

@@ -81,6 +81,12 @@ def test_a_fence_in_a_docstring_ends_nothing() -> None:
     assert solution_code(f"```python\n{code}\n```\nDone.", ("add",)) == code
 
 
+@pytest.mark.parametrize("comment", ["# like ```", "x = 3  # like ```"])
+def test_a_comment_that_ends_in_a_fence_ends_nothing(comment: str) -> None:
+    code = f"{comment}\n{ADD}"
+    assert solution_code(f"```python\n{code}\n```\nDone.", ("add",)) == code
+
+
 def test_a_docstring_that_never_ends_hides_no_later_block() -> None:
     text = f'```python\ndef add(a, b):\n    """Adds.\n```\nOops:\n```python\n{ADD}\n```'
     assert solution_code(text, ("add",)) == ADD
