@@ -20,6 +20,7 @@ from .code_lines import (
     lines_of,
     made_names,
     stubs,
+    without_last_statement,
     words,
 )
 from .code_marks import typed, unquoted
@@ -63,7 +64,8 @@ def solution_code(text: str, names: Collection[str] = (), *, reads_stdin: bool =
     after the solution does not count. Blocks that define functions or classes which it uses and does not have go
     before it, and so do the imports and constants of earlier blocks that it uses. A program with a class gets the
     names of `typing` that it uses without importing them, as on sites with such exercises; other imports that it
-    forgot it goes without. Where no line opens a fence, the lines that read as Python are the code.
+    forgot it goes without. Where no line opens a fence, the lines that read as Python are the code. What breaks off
+    at the end of the text, after all of `names`, is left out: a usage example or a test, say.
 
     Args:
         text: what the model wrote after its reasoning.
@@ -73,7 +75,7 @@ def solution_code(text: str, names: Collection[str] = (), *, reads_stdin: bool =
     blocks = [block for block in fenced_blocks(text) if block.code.strip()]
     if not blocks:
         blocks = unfenced_blocks(text)
-    blocks = [replace(block, code=_as_written(block.code, names)) for block in blocks]
+    blocks = [_as_meant(block, names) for block in blocks]
     candidates = _of_python(blocks, names)
     if not candidates:
         return None
@@ -256,6 +258,21 @@ def _tag_and_code(info: str) -> tuple[str, str]:
     return tag, match.group(2)
 
 
+def _as_meant(block: Block, names: Collection[str]) -> Block:
+    code = _as_written(block.code, names)
+    return replace(block, code=code if block.closed else _without_cut_end(code, names))
+
+
+def _without_cut_end(code: str, names: Collection[str]) -> str:
+    """The code without a last statement that breaks off, if what the tests call is there without it."""
+    if not names or is_whole(code):
+        return code
+    kept = without_last_statement(code)
+    wanted = defined_names(code).intersection(names)
+    is_body = kept.lstrip("\n")[:1] in (" ", "\t")
+    return kept if is_body or (wanted and wanted <= defined_names(kept)) else code
+
+
 def _as_written(code: str, names: Collection[str]) -> str:
     """The code without the indentation of all its lines, unless it is the body of a function.
 
@@ -293,7 +310,7 @@ def unfenced_blocks(text: str) -> list[Block]:
             blocks.append(Block("", "\n".join(run).rstrip()))
             run, reader = [], LineReader()
     if run:
-        blocks.append(Block("", "\n".join(run).rstrip()))
+        blocks.append(Block("", "\n".join(run).rstrip(), closed=False))
     return blocks
 
 

@@ -46,7 +46,20 @@ _NOTHING = re.compile(r"""(?:pass|\.{3}|raise[ \t]++NotImplementedError\b.*)[ \t
 _NOTHING_AFTER = re.compile(r":[ \t]*+(?:(?:pass|\.{3})[ \t]*+)?(?:\#.*)?$|^@")
 # A longer line is judged by its beginning: the pattern may look at a character more than once.
 _LONGEST_LINE = 400
+_CLAUSE = re.compile(r"(?:elif|else|except|finally)\b")
 _GOES_ON = (":", "\\", ",", ".", "=", "+", "-", "*", "/", "%", "&", "|", "^", "<", "(", "[", "{")
+_ENDS_EARLY = re.compile(
+    r"""(?:^|[^\w.])(?:and|or|not|in|is|if|elif|lambda|import|from|for|while|with|as|def|class|assert|del|await)$
+      | ^@ | ^(?!(?:pass|break|continue|return|raise|yield)$)[^\W\d][\w.]*+$
+      | ^(?:(?:async[ \t]++)?(?:def|for|with)|class|if|elif|while|else|try|except|finally)\b[^:]*+$""",
+    re.VERBOSE,
+)
+# The rest of a line is a comment, or a text that the line breaks off.
+_BEFORE_REST = re.compile(
+    r"""(?:[^"'\\\#]++ | \\. | \"{3}(?:[^"\\]++|\\.|"(?!""))*+\"{3} | '{3}(?:[^'\\]++|\\.|'(?!''))*+'{3}
+    | "(?:[^"\\]++|\\.)*+" | '(?:[^'\\]++|\\.)*+')*+""",
+    re.VERBOSE,
+)
 
 
 class LineReader:
@@ -94,14 +107,33 @@ def is_statement(line: str) -> bool:
 
 
 def is_whole(code: str) -> bool:
-    """Whether the code does not end in the middle of a statement, as far as its marks tell."""
+    """Whether the code does not end in the middle of a statement, as far as its marks and its last word tell."""
     reader = LineReader()
-    last = ""
+    last, alone = "", True
     for line in code.split("\n"):
+        continued = reader.inside or last.endswith("\\")
         reader.feed(line)
         if line.strip() and not line.lstrip().startswith("#"):
-            last = line.rstrip()
-    return not reader.inside and not last.endswith(_GOES_ON)
+            last, alone = line.strip(), not continued
+    rest = ""
+    if alone and (match := _BEFORE_REST.match(last)):
+        last, rest = match.group().rstrip(), last[match.end() :]
+    if reader.inside or rest[:1] in ("'", '"', "\\") or (last.endswith(_GOES_ON) and not last.endswith("...")):
+        return False
+    return not alone or _ENDS_EARLY.search(last) is None
+
+
+def without_last_statement(code: str) -> str:
+    """The code before the last of its statements without indentation, with the decorators and all lines of that."""
+    reader = LineReader()
+    lines = code.split("\n")
+    start, decorated = 0, False
+    for at, line in enumerate(lines):
+        if not reader.inside and line[:1] not in ("", " ", "\t", "#") and not _CLAUSE.match(line):
+            start = start if decorated else at
+            decorated = line[0] == "@"
+        reader.feed(line)
+    return "\n".join(lines[:start]).rstrip()
 
 
 def defined_names(code: str) -> frozenset[str]:

@@ -92,6 +92,46 @@ def test_a_docstring_that_never_ends_hides_no_later_block() -> None:
     assert solution_code(text, ("add",)) == ADD
 
 
+TAILS = [
+    "print(add(1,",
+    "prin",
+    "print('1 + 2",
+    "def test(): assert add(1, 2",
+    "def check(candidate):\n    assert candidate(",
+    "def check(candidate)",
+    "def check(candidate):\n    # Now the tests.",
+    'if __name__ == "__main__"',
+    'if __name__ == "__main__":\n    for n in range(3)',
+    "@pytest.mark.parametrize(\n    'a', [1])\n@pytest.mark.skip",
+    "class Test:\n    def test(self):\n        assert add(1, 2) ==",
+    'def add(a, b):\n    """Adds, but',
+    "import",
+]
+
+
+@pytest.mark.parametrize("tail", TAILS)
+@pytest.mark.parametrize("before", ["```python\n", "```\n```python\n", "Sure:\n\n", ""])
+def test_what_breaks_off_after_the_solution_is_left_out(tail: str, before: str) -> None:
+    assert solution_code(f"{before}{ADD}\n\n\n{tail}", ("add",)) == ADD
+    # The body of a function, which goes on with its header.
+    assert solution_code(f"{before}    return a + b\n\n\n{tail}", ("add",)) == "    return a + b"
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        f"{ADD}\n\nprint(add(1, 2))",
+        f"{ADD}\n\nprint(add(1, 2))  # is",
+        "def add(a, b):\n    return sum(",
+        "def add(a, b):\n    return double(a) + b\n\nx = add(1, 2)\nadd = cache(\n    add)\n# The end:",
+    ],
+)
+def test_nothing_else_that_is_not_closed_is_left_out(code: str) -> None:
+    assert solution_code(f"```python\n{code}", ("add",)) == code
+    assert solution_code(f"```python\n{ADD}\n\nprint(add(1,\n```", ("add",)) == f"{ADD}\n\nprint(add(1,"
+    assert solution_code("```python\nprint(input())\nprint(", reads_stdin=True) == "print(input())\nprint("
+
+
 def test_helpers_from_other_blocks_come_along() -> None:
     helper = "def double(x):\n    return 2 * x"
     main = "def add(a, b):\n    return double(a) + b"
@@ -176,8 +216,11 @@ def test_statements_and_prose(line: str, expected: bool) -> None:
 
 def test_code_that_breaks_off_is_not_whole() -> None:
     assert is_whole("def f(x):\n    return (x +\n        1)")
-    for broken in ("def f(x):", "x = (1,", "x = 1 +", 's = """a'):
-        assert not is_whole(broken)
+    for whole in ("def f(x):\n    pass", "return", "x = y", "if x: y", "x = 'it\\'s'", 'x = "a" # "', "x = 'a\\\nb'"):
+        assert is_whole(whole)
+    broken = ["def f(x):", "def f(x)", "x = (1,", "x = 1 +", 's = """a', "s = 'a", "x = not", "x", "import", "@cache"]
+    for code in broken:
+        assert not is_whole(code)
 
 
 @given(st.text(alphabet="`~\n pydef:(\"'#=x", max_size=200))
@@ -201,6 +244,11 @@ def test_any_text_is_read(text: str) -> None:
         "> ```\n",
         ">>> f()\n",
         " ",
+        " #`",
+        "'a'",
+        "'''a",
+        "@x\n",
+        "if ",
     ],
 )
 def test_megabytes_are_read_in_one_pass(piece: str) -> None:

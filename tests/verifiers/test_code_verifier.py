@@ -295,7 +295,8 @@ def test_a_batch_has_its_verdicts_in_order() -> None:
 def test_a_stub_gives_imports_and_may_be_gone_on_with() -> None:
     stub = 'from math import isqrt\n\ndef root(n: int) -> int:\n    """The whole root."""\n'
     tests = {"form": "calls", "entry_point": "root", "cases": [{"args": [17], "expected": 4}]}
-    assert verify("rlvr/code-v1", completion="    return isqrt(n)\n\nSo it is.", tests=tests, stub=stub).passed
+    for tail in ("So it is.", "def check(candidate):\n    assert candidate("):
+        assert verify("rlvr/code-v1", completion=f"    return isqrt(n)\n\n{tail}", tests=tests, stub=stub).passed
     assert graded("def root(n):\n    return isqrt(n)", tests, stub=stub).passed
     assert not graded("def root(n):\n    return isqrt(n)", tests).passed
     future = "from __future__ import annotations\ndef root(n: Unknown):\n    return isqrt(n)"
