@@ -23,7 +23,7 @@ from .code_lines import (
     without_last_statement,
     words,
 )
-from .code_marks import typed, unquoted
+from .code_marks import is_session, typed, unquoted, without_commands
 
 PYTHON = frozenset({"python", "python3", "py", "py3", "python2", "ipython", "ipython3", "sage", "cython"})
 """The language tags of Python."""
@@ -65,7 +65,8 @@ def solution_code(text: str, names: Collection[str] = (), *, reads_stdin: bool =
     before it, and so do the imports and constants of earlier blocks that it uses. A program with a class gets the
     names of `typing` that it uses without importing them, as on sites with such exercises; other imports that it
     forgot it goes without. Where no line opens a fence, the lines that read as Python are the code. What breaks off
-    at the end of the text, after all of `names`, is left out: a usage example or a test, say.
+    at the end of the text, after all of `names`, is left out: a usage example or a test, say. So are the commands of
+    a notebook.
 
     Args:
         text: what the model wrote after its reasoning.
@@ -76,7 +77,7 @@ def solution_code(text: str, names: Collection[str] = (), *, reads_stdin: bool =
     if not blocks:
         blocks = unfenced_blocks(text)
     blocks = [_as_meant(block, names) for block in blocks]
-    candidates = _of_python(blocks, names)
+    candidates = _of_python([block for block in blocks if block.code.strip()], names)
     if not candidates:
         return None
     chosen = max(range(len(candidates)), key=lambda at: (*_fitness(candidates[at], names, reads_stdin), at))
@@ -104,7 +105,7 @@ def _fitness(block: Block, names: Collection[str], reads_stdin: bool) -> tuple[i
         sum((name in defined) + (name in made) for name in names),
         not stubs(block.code).intersection(names),
         block.closed or is_whole(block.code),
-        not block.code.lstrip().startswith(">>>"),
+        not is_session(block.code),
         bool(reads_stdin and _READS_INPUT.search(block.code)),
         bool(not names and not reads_stdin and _TOP_DEF.search(block.code)),
     )
@@ -259,7 +260,7 @@ def _tag_and_code(info: str) -> tuple[str, str]:
 
 
 def _as_meant(block: Block, names: Collection[str]) -> Block:
-    code = _as_written(block.code, names)
+    code = without_commands(_as_written(block.code, names))
     return replace(block, code=code if block.closed else _without_cut_end(code, names))
 
 

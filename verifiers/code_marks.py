@@ -1,13 +1,17 @@
-"""Marks before each line of code in a text: those of a quotation, and the prompts of an interactive session."""
+"""Marks before lines of code in a text: those of a quotation, a notebook's commands, the prompts of a session."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
 
+from .code_lines import LineReader
+
 _QUOTED = re.compile(r"^[ \t]*>(?!>>)[ \t]?")
 _QUOTED_FENCE = re.compile(r"^[ \t]*>(?!>>)[ \t]*(?:`{3}|~{3})")
-_PROMPT = re.compile(r"^[ \t]*(?:>>>|\.\.\.)(?: |$)")
+_PROMPT = re.compile(r"^[ \t]*(?:>>>|\.\.\.:?|In ?\[\d*\]:)(?: |$)")
+_SESSION = re.compile(r"\s*(?:>>>|In ?\[\d*\]:)")
+_COMMAND = re.compile(r"^[%!]", re.MULTILINE)
 
 
 def unquoted(lines: Sequence[str]) -> list[str]:
@@ -28,8 +32,27 @@ def unquoted(lines: Sequence[str]) -> list[str]:
     return kept
 
 
+def is_session(code: str) -> bool:
+    """Whether the code begins with the prompt of an interactive session, of Python or IPython."""
+    return _SESSION.match(code) is not None
+
+
 def typed(code: str) -> str:
     """What was typed in an interactive session; code that is none as it is."""
-    if not code.lstrip().startswith(">>>"):
+    if not is_session(code):
         return code
     return "\n".join(_PROMPT.sub("", line, count=1) for line in code.split("\n") if _PROMPT.match(line)).rstrip()
+
+
+def without_commands(code: str) -> str:
+    """The code without the lines that speak to a notebook, such as `%%time` and `!pip install numpy`."""
+    if not _COMMAND.search(code):
+        return code
+    kept: list[str] = []
+    reader = LineReader()
+    for line in code.split("\n"):
+        goes_on = reader.inside or (bool(kept) and kept[-1].endswith("\\"))
+        if goes_on or line[:1] not in ("%", "!"):
+            reader.feed(line)
+            kept.append(line)
+    return "\n".join(kept).strip("\n")

@@ -43,6 +43,8 @@ ADD = "def add(a, b):\n    return a + b"
         f"> Sure:\n>\n> ```python\n> {ADD.replace(chr(10), chr(10) + '> ')}\n> ```\n> Bye.",
         f"> ```python\n> def add(a, b):\n>     pass\n> ```\nwas asked for, so:\n```python\n{ADD}\n```",
         "```python\n>>> def add(a, b):\n...     return a + b\n... \n```",
+        f"```python\n%%time\n%matplotlib inline\n!pip install numpy\n{ADD}\n```",
+        "```python\nIn [1]: def add(a, b):\n   ...:     return a + b\n   ...: \n\nIn [2]: %time\nOut[2]: 3\n```",
         f"\ufeff```python\n{ADD.replace('    ', 4 * chr(160)).replace(' + ', chr(160) + '+ ')}\n```",
     ],
 )
@@ -132,6 +134,11 @@ def test_nothing_else_that_is_not_closed_is_left_out(code: str) -> None:
     assert solution_code("```python\nprint(input())\nprint(", reads_stdin=True) == "print(input())\nprint("
 
 
+def test_only_lines_that_are_commands_of_a_notebook_are_left_out() -> None:
+    code = 'MOD = 10 \\\n% 7\nx = (MOD\n%3)\ns = """\n!\n%%time\n"""\n' + ADD
+    assert solution_code(f"```python\n%%time\n{code}\n!ls\n```", ("add",)) == code
+
+
 def test_helpers_from_other_blocks_come_along() -> None:
     helper = "def double(x):\n    return 2 * x"
     main = "def add(a, b):\n    return double(a) + b"
@@ -179,7 +186,10 @@ def test_the_body_of_a_function_is_code() -> None:
     assert solution_code(f"{body}\n\nThat is all.") == body
 
 
-@pytest.mark.parametrize("text", ["", "I cannot do that.", "```python\n```", "```bash\nls\n```", "The answer is 3."])
+@pytest.mark.parametrize(
+    "text",
+    ["", "I cannot do that.", "```python\n```", "```bash\nls\n```", "The answer is 3.", "```py\n!ls\n```"],
+)
 def test_there_is_no_code(text: str) -> None:
     assert solution_code(text, ("add",)) is None
 
@@ -249,6 +259,7 @@ def test_any_text_is_read(text: str) -> None:
         "'''a",
         "@x\n",
         "if ",
+        "%\n",
     ],
 )
 def test_megabytes_are_read_in_one_pass(piece: str) -> None:
