@@ -24,6 +24,7 @@ from .code_lines import (
     words,
 )
 from .code_marks import is_session, typed, unquoted, without_commands
+from .code_stdin import reading_ranks
 
 PYTHON = frozenset({"python", "python3", "py", "py3", "python2", "ipython", "ipython3", "sage", "cython"})
 """The language tags of Python."""
@@ -33,7 +34,6 @@ _FENCE = re.compile(r"^([ \t]*+)(`{3,}+|~{3,}+)(.*)$")
 _LATE_FENCE = re.compile(r"(?<!`)(`{3,}+)[ \t]*+([\w+#.-]++)[ \t]*+$")
 _ONE_LINE = re.compile(r"^[ \t]*+(`{3,}+)([^`]++)\1[ \t]*+$")
 _TAG = re.compile(r"^[ \t]*(?:\{[ \t]*)?\.?([\w+#-]+)(?:[ \t]*\})?(.*)$")
-_READS_INPUT = re.compile(r"\binput\s*\(|\bstdin\b|\bopen\(\s*0|/dev/stdin|\bfileinput\b")
 # Prose is seldom indented so far.
 _INDENTED = re.compile(r"(?: {4}|\t)[ \t]*+(?:if|elif|for|while|with|return|raise|assert|import|from|yield)\b")
 FUTURE = re.compile(r"^from __future__ import [^\n]*", re.MULTILINE)
@@ -71,7 +71,8 @@ def solution_code(text: str, names: Collection[str] = (), *, reads_stdin: bool =
     Args:
         text: what the model wrote after its reasoning.
         names: what the tests call.
-        reads_stdin: whether the tests feed the standard input, so that a program which reads it is preferred.
+        reads_stdin: whether the tests feed the standard input, so that a program which reads it is preferred, also to
+            functions that only could and to a harness that puts an example in its place.
     """
     blocks = [block for block in fenced_blocks(text) if block.code.strip()]
     if not blocks:
@@ -80,8 +81,9 @@ def solution_code(text: str, names: Collection[str] = (), *, reads_stdin: bool =
     candidates = _of_python([block for block in blocks if block.code.strip()], names)
     if not candidates:
         return None
-    chosen = max(range(len(candidates)), key=lambda at: (*_fitness(candidates[at], names, reads_stdin), at))
-    return _with_helpers(candidates, chosen, names)
+    reading = reading_ranks([block.code for block in candidates]) if reads_stdin else [0] * len(candidates)
+    fitness = [(*_fitness(block, names, reads_stdin), rank) for block, rank in zip(candidates, reading, strict=True)]
+    return _with_helpers(candidates, max(range(len(candidates)), key=lambda at: (fitness[at], at)), names)
 
 
 def _of_python(blocks: Sequence[Block], names: Collection[str]) -> list[Block]:
@@ -106,7 +108,6 @@ def _fitness(block: Block, names: Collection[str], reads_stdin: bool) -> tuple[i
         not stubs(block.code).intersection(names),
         block.closed or is_whole(block.code),
         not is_session(block.code),
-        bool(reads_stdin and _READS_INPUT.search(block.code)),
         bool(not names and not reads_stdin and _TOP_DEF.search(block.code)),
     )
 

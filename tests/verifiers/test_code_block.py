@@ -181,6 +181,29 @@ def test_a_program_that_reads_its_input_is_preferred_to_an_example() -> None:
     assert solution_code(text, reads_stdin=True) == program
 
 
+READ = "import sys\ninput = sys.stdin.readline\ndef read():\n    return map(int, input().split())"
+SUM = "a, b = read(); print(a + b)"
+MAIN = "def main():\n    a, b = read()\n    print(a + b)"
+
+
+@pytest.mark.parametrize(
+    ("blocks", "program"),
+    [
+        ([READ, SUM], f"{READ}\n\n{SUM}"),
+        ([READ, MAIN, "main()"], f"{READ}\n\n{MAIN}\n\nmain()"),
+        ([f"{READ}\n{SUM}", "print(read())"], f"{READ}\n{SUM}"),
+        ([f"{READ}\n{SUM}", "def read():\n    return input()"], f"{READ}\n{SUM}"),
+        ([f"{READ}\n{MAIN}\nmain()", "import io\nsys.stdin = io.StringIO('1 2')\nmain()"], f"{READ}\n{MAIN}\nmain()"),
+        ([f"{READ}\n{SUM}", "with patch('builtins.input', lambda: '1 2'):\n    main()"], f"{READ}\n{SUM}"),
+        (["print(input())", f"sys.stdin = open(0)\n{READ}\n{SUM}"], f"sys.stdin = open(0)\n{READ}\n{SUM}"),
+        (["print(input())", "'''The sum.'''\nx = 3\nn = input()"], "print(input())"),
+    ],
+)
+def test_what_only_defines_or_feeds_an_example_is_no_program(blocks: list[str], program: str) -> None:
+    text = "\nThen:\n".join(f"```python\n{block}\n```" for block in blocks)
+    assert solution_code(text, reads_stdin=True) == program
+
+
 def test_the_body_of_a_function_is_code() -> None:
     body = "    for x in xs:\n        return x\n    return None"
     assert solution_code(f"{body}\n\nThat is all.") == body
@@ -259,6 +282,7 @@ def test_any_text_is_read(text: str) -> None:
         "'''a",
         "@x\n",
         "if ",
+        "stdin= patch ",
         "%\n",
     ],
 )
@@ -266,5 +290,5 @@ def test_megabytes_are_read_in_one_pass(piece: str) -> None:
     # A quadratic reader would take hours over these.
     text = piece * (500_000 // len(piece))
     solution_code(f"```python\ndef f():{text}x\n", ("f",))
-    solution_code(text, ("f",))
+    solution_code(text, ("f",), reads_stdin=True)
     solution_code(f"{text}\n```\n```python\nclass f:\n    a: List = x\n", ("f",))
