@@ -22,7 +22,7 @@ from .pool import Backend, SlotPool
 from .program import Program
 from .result import Result
 
-_BACKENDS = ("auto", "docker", "namespace")
+BACKENDS = ("auto", "docker", "namespace")
 _log = logging.getLogger("rlvr.sandbox")
 
 
@@ -41,8 +41,8 @@ def open(backend: str = "auto", *, pool: int | None = None, limits: Limits | Non
         UserError: the backend or an option is not known, or the backend cannot be used here.
         SandboxFault: no slot could be started.
     """
-    if backend not in _BACKENDS:
-        raise UserError(f"There is no sandbox backend {backend!r}; {did_you_mean(backend, _BACKENDS)}")
+    if backend not in BACKENDS:
+        raise UserError(f"There is no sandbox backend {backend!r}; {did_you_mean(backend, BACKENDS)}")
     size = len(os.sched_getaffinity(0)) if pool is None else pool
     if not isinstance(size, int) or isinstance(size, bool) or size < 1:
         raise UserError(f"The pool of a sandbox is {pool!r}, but has to be a whole number above 0.")

@@ -147,26 +147,41 @@ def code(
 
 @dataclass(frozen=True)
 class Settings:
-    """The options that completions share which run together; see `code`."""
+    """The options that completions share which run together; see `code`.
 
-    score: str
-    backend: str
-    image: str | None
-    runtime: str | None
-    limits: Mapping[str, Any] | Limits | None
-    total_cpu_seconds: float
-    objects: bool
-    allow_unsafe: bool
+    Raises:
+        UserError: one is not what it has to be.
+    """
+
+    score: str = "all"
+    backend: str = "auto"
+    image: str | None = None
+    runtime: str | None = None
+    limits: Mapping[str, Any] | Limits | None = None
+    total_cpu_seconds: float = 60.0
+    objects: bool = False
+    allow_unsafe: bool = False
 
     def __post_init__(self) -> None:
+        from ..sandbox.box import BACKENDS
+
         if self.score not in _SCORES:
             raise UserError(f"There is no score {self.score!r}; {did_you_mean(str(self.score), _SCORES)}")
+        if self.backend not in BACKENDS:
+            raise UserError(
+                f"There is no sandbox backend {self.backend!r}; {did_you_mean(str(self.backend), BACKENDS)}"
+            )
+        for name in ("image", "runtime"):
+            value = getattr(self, name)
+            if value is not None and (not isinstance(value, str) or not value):
+                raise UserError(f"{name}={value!r} names no {name} of Docker; pass its name, or leave it out.")
         total = self.total_cpu_seconds
         if isinstance(total, bool) or not isinstance(total, int | float) or not total > 0:
             raise UserError(f"total_cpu_seconds={total!r} is no time; pass a number of seconds above 0.")
         for name in ("objects", "allow_unsafe"):
             if not isinstance(getattr(self, name), bool):
                 raise UserError(f"{name}={getattr(self, name)!r} has to be true or false.")
+        self.run_limits()
 
     def run_limits(self) -> Limits:
         """The limits of one run.
@@ -279,7 +294,7 @@ class Attempt:
 
 
 def _attempt(row: Mapping[str, Any], tests: Sequence[Tests], settings: Settings) -> Attempt:
-    completion = row["completion"]
+    completion, stub = row["completion"], checked_stub(row["stub"])
     region = answer_region(completion, resolve_think_style(row["think"], completion, row["prompt"]))
     if region is None:
         return _without_code(tests, "the reasoning never closed")
@@ -288,11 +303,11 @@ def _attempt(row: Mapping[str, Any], tests: Sequence[Tests], settings: Settings)
     program = solution_code(region, names, reads_stdin=stdin)
     if program is None:
         return _without_code(tests, "there is no code")
-    if row["stub"] is not None:
-        program = after_stub(row["stub"], program)
+    if stub is not None:
+        program = after_stub(stub, program)
     if len(program) > MAX_CODE:
         return _without_code(tests, f"the code has {len(program)} characters, more than {MAX_CODE}")
-    return Attempt([job for form in tests for job in _jobs(_with_given(form, row["stub"]), program, settings)])
+    return Attempt([job for form in tests for job in _jobs(_with_given(form, stub), program, settings)])
 
 
 def _without_code(tests: Sequence[Tests], why: str) -> Attempt:
@@ -314,16 +329,22 @@ def _with_given(form: Tests, stub: str | None) -> Tests:
     return dataclasses.replace(form, asserted=asserted) if isinstance(form, CallTests) else asserted
 
 
+def checked_stub(stub: object) -> str | None:
+    """The stub, if it is a text or None.
+
+    Raises:
+        UserError: it is neither.
+    """
+    if stub is None or isinstance(stub, str):
+        return stub
+    raise UserError(f"stub={str(stub)[:80]!r} is no text; pass the code that the prompt shows.")
+
+
 def after_stub(stub: str, program: str) -> str:
     """The program after the code that its prompt gave.
 
     A program that begins indented goes on with the function that the stub ends in.
-
-    Raises:
-        UserError: the stub is no text.
     """
-    if not isinstance(stub, str):
-        raise UserError(f"stub={str(stub)[:80]!r} is no text; pass the code that the prompt shows.")
     futures = "".join(line.rstrip("\n") + "\n" for line in _FUTURE.findall(program))
     return f"{futures}{stub.rstrip()}\n{_FUTURE.sub('', program) if futures else program}\n"
 

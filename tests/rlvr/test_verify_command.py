@@ -156,6 +156,22 @@ def test_a_malformed_row_is_named_by_its_line_and_nothing_is_written(tmp_path, l
     assert not (tmp_path / "out.jsonl").exists()
 
 
+@pytest.mark.parametrize(
+    ("option", "words"),
+    [
+        ("backend=foo", "no sandbox backend 'foo'"),
+        ("limits={cpu: 1}", "no sandbox limit 'cpu'"),
+        ("stub=3", "stub='3'"),
+    ],
+)
+def test_an_option_of_the_sandbox_is_checked_where_there_is_no_code(tmp_path, option, words):
+    tests = '{"form": "calls", "entry_point": "f", "cases": [{"args": [1], "expected": 1}]}'
+    row = {"completion": "I do not know.", "tests": json.loads(tests)}
+    write(tmp_path / "rows.jsonl", [row])
+    for given in (("--completion", "none", "-o", f"tests={tests}"), ("--jsonl", "rows.jsonl")):
+        assert words in refused("rlvr/code-v1", *given, "-o", option, cwd=tmp_path)
+
+
 def test_bytes_that_are_no_text_are_named_by_their_line(tmp_path):
     (tmp_path / "rows.jsonl").write_bytes(json.dumps(ROWS[0]).encode() + b'\n{"completion": "\xff"}\n')
     assert "Line 2 of rows.jsonl" in refused("rlvr/number-v1", "--jsonl", "rows.jsonl", cwd=tmp_path)

@@ -313,10 +313,14 @@ def test_a_stub_gives_imports_and_may_be_gone_on_with() -> None:
         ({"limits": 3}, "limits=3 is no mapping"),
         ({"limits": {"cpu_seconds": -1}}, "cpu_seconds"),
         ({"total_cpu_seconds": 0}, "total_cpu_seconds=0"),
+        ({"limits": {"processes": 0.5}}, "processes is 0.5"),
+        ({"image": 3}, "image=3"),
+        ({"runtime": ""}, "runtime=''"),
         ({"objects": 1}, "objects=1"),
         ({"stub": 3}, "stub='3'"),
     ],
 )
-def test_mistakes_are_named(options: dict[str, Any], message: str) -> None:
-    with pytest.raises(UserError, match=message):
-        graded(ADD, CALLS, **options)
+def test_mistakes_are_named_whatever_the_completion(options: dict[str, Any], message: str) -> None:
+    for program in (ADD, ""):
+        with pytest.raises(UserError, match=message):
+            graded(program, CALLS, **options)
