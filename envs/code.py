@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import ast
+import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from ..sandbox.nearest import did_you_mean
 from ..verifiers import Rubric, UserError, metric, score
+from ..verifiers.code import Settings
 from ..verifiers.code import code as code_verifier
 from ..verifiers.code_tests import read_tests
 from .registry import register
@@ -227,18 +229,26 @@ def sandbox_options(
     allow_unsafe: bool,
     partial: bool,
 ) -> dict[str, Any]:
-    """What the verifier is told beside the tests, where it is not what it does anyway."""
-    for name, value in (("partial", partial), ("allow_unsafe", allow_unsafe)):
-        if not isinstance(value, bool):
-            raise UserError(f"{name}={value!r} has to be true or false.")
-    backends = ("auto", "docker", "namespace")
-    if backend not in backends:
-        raise UserError(f"There is no sandbox backend {backend!r}; {did_you_mean(str(backend), backends)}")
-    chosen = {"image": image, "runtime": runtime, "limits": limits, "allow_unsafe": allow_unsafe or None}
-    options: dict[str, Any] = {name: value for name, value in chosen.items() if value is not None}
-    if backend != "auto":
-        options["backend"] = backend
-    return {**options, "score": "share"} if partial else options
+    """What the verifier is told beside the tests, where it is not what it does anyway.
+
+    Raises:
+        UserError: an option is not what it has to be.
+    """
+    if not isinstance(partial, bool):
+        raise UserError(f"partial={partial!r} has to be true or false.")
+    settings = Settings(
+        backend=backend,
+        image=image,
+        runtime=runtime,
+        limits=limits,
+        allow_unsafe=allow_unsafe,
+        score="share" if partial else "all",
+    )
+    return {
+        option.name: getattr(settings, option.name)
+        for option in dataclasses.fields(settings)
+        if getattr(settings, option.name) != option.default
+    }
 
 
 def _nothing(row: Mapping[str, Any]) -> None:
