@@ -10,7 +10,7 @@ from typing import Any
 
 from ..sandbox.nearest import did_you_mean
 from ..verifiers import Rubric, UserError, metric, score
-from ..verifiers.code import Settings
+from ..verifiers.code import Settings, checked_stub
 from ..verifiers.code import code as code_verifier
 from ..verifiers.code_tests import read_tests
 from .registry import register
@@ -284,12 +284,13 @@ def _converted(rows: Tasks, convert: Callable[[Task], Task]) -> Tasks:
         UserError: one's cannot, and would make every completion wrong.
     """
     tasks = []
-    for row in rows:
+    for number, row in enumerate(rows):
         try:
             task = convert(row)
             read_tests(task.info["tests"])
+            checked_stub(task.info.get("stub"))
         except UserError as error:
-            raise UserError(f"Task {row.id!r} cannot be graded: {error}") from None
+            raise UserError(f"Task {row.id!r} ({rows.source}, row {number}) cannot be graded: {error}") from None
         tasks.append(task)
     return Tasks.from_list(tasks, source=rows.source)
 

@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from .errors import UserError
 
+_LONGEST_NAME = 255
 _TEXT = (str, bytes, bytearray, memoryview)
 # To ask an abstract class takes long, and nearly all are of the types before it.
 _SEQUENCE = (list, tuple, Sequence)
@@ -169,6 +170,7 @@ def _check_content(what: str, value: object) -> None:
 def _check_files(files: object) -> None:
     if not isinstance(files, _MAPPING):
         raise UserError(f"The files of a program are {files!r:.80}, but have to be a mapping from paths to contents.")
+    placed: dict[tuple[str, ...], str] = {}
     for path, content in files.items():
         _check_text("The path of a file", path)
         parts = PurePosixPath(path).parts
@@ -176,7 +178,18 @@ def _check_files(files: object) -> None:
             raise UserError(f"The file path {path!r} has to be relative and to stay inside the working folder.")
         if path.endswith(("/", "/.")):
             raise UserError(f"The file path {path!r} names a folder, but has to name a file.")
+        if any(len(part.encode("utf-8", "replace")) > _LONGEST_NAME for part in parts):
+            raise UserError(f"The file path {path!r:.80} has a name that is longer than {_LONGEST_NAME} bytes.")
         _check_content(f"The file {path!r}", content)
+        if parts in placed:
+            raise UserError(f"The file paths {placed[parts]!r} and {path!r} are one file; leave one of them out.")
+        placed[parts] = path
+    for parts, path in placed.items():
+        for length in range(1, len(parts)):
+            if parts[:length] in placed:
+                raise UserError(
+                    f"The file path {placed[parts[:length]]!r} is a file, and a folder in {path!r}; rename one of them."
+                )
 
 
 def _check_environment(env: object) -> None:

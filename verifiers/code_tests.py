@@ -24,7 +24,9 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from ..sandbox.errors import UserError
+from ..sandbox.inside import plain
 from ..sandbox.nearest import did_you_mean
+from ..sandbox.program import TestProgram
 from .code_asserts import (
     WRAPPERS,
     are_never_called,
@@ -237,10 +239,23 @@ def _calls(form: Mapping[str, Any], place: str) -> CallTests:
         if not isinstance(kwargs, Mapping) or not all(isinstance(name, str) for name in kwargs):
             raise UserError(f"{at}.kwargs is {reprlib.repr(kwargs)}; give a mapping from names to arguments.")
         _check_expected(case["expected"], at)
+        _check_size(args, kwargs, case["expected"], at)
         cases.append(
             CallCase(tuple(args), dict(kwargs), case["expected"], _tolerant(form, case, at), _visible(case, at))
         )
     return CallTests(_dotted_name(form, "entry_point", place), tuple(cases))
+
+
+def _check_size(args: Sequence[Any], kwargs: Mapping[str, Any], expected: Any, place: str) -> None:
+    """Refuse calls that cannot be made, or be answered."""
+    try:
+        plain.dump([list(args), dict(kwargs)])
+    except plain.NotPlain as error:
+        raise UserError(f"{place} cannot be handed over to a program, because {error}; change its arguments.") from None
+    try:
+        plain.dump(expected)
+    except plain.NotPlain as error:
+        raise UserError(f"{place} expects what no program can hand over, because {error}; change it.") from None
 
 
 def _check_expected(expected: Any, place: str) -> None:
@@ -309,6 +324,8 @@ def _asserts_of(entry_point: str, source: str, visible: bool, in_place: bool, pl
     calls = calls_of_asserts(tree, entry_point)
     if calls is None:
         return asserted
+    for call in calls:
+        _check_size(call.args, call.kwargs, call.expected, f"A call in {place}.source")
     cases = [CallCase(c.args, c.kwargs, c.expected, c.comparison, visible, c.wrapper) for c in calls]
     return CallTests(entry_point, tuple(cases), asserted)
 
@@ -332,6 +349,7 @@ def _pytest(form: Mapping[str, Any], place: str) -> PytestTests:
     files, module = form["files"], _dotted_name(form, "module", place) if "module" in form else "solution"
     if not isinstance(files, Mapping) or not files:
         raise UserError(f"{place}.files is {reprlib.repr(files)}; give a mapping from paths to the files' text.")
+    _check_paths(files, place)
     count, names, touched, of_objects, runs, hidden = 0, set[str](), False, False, False, False
     imports: dict[str, frozenset[int]] = {}
     copied: dict[str, str] = {}
@@ -381,6 +399,13 @@ def _pytest(form: Mapping[str, Any], place: str) -> PytestTests:
         beyond=out_of_reach,
         copied=any(text != files[path] for path, text in texts.items()),
     )
+
+
+def _check_paths(files: Mapping[Any, Any], place: str) -> None:
+    try:
+        TestProgram("pytest", files={path: "" for path, content in files.items() if content is not None})
+    except UserError as error:
+        raise UserError(f"{place}.files cannot be laid out: {error}") from None
 
 
 def _refuse_skipped(tree: ast.Module, place: str) -> None:

@@ -19,6 +19,7 @@ ROW: dict[str, Any] = {
     "prompt": "Add two numbers: add(a, b).",
     "tests": {"form": "calls", "entry_point": "add", "cases": [{"args": [1, 2], "expected": 3}]},
 }
+OUTSIDE = {"form": "pytest", "files": {"../test_a.py": "import solution\ndef test_a(): pass"}}
 RIGHT = "<think>plus</think>```python\ndef add(a, b):\n    return a + b\n```"
 MBPP: dict[str, Any] = {
     "task_id": 2,
@@ -137,6 +138,8 @@ def test_gymnasium_accepts_the_environments(id: str, tmp_path: Path) -> None:
         ("rlvr/Code-v0", None, {}, "pass path= or hub="),
         ("rlvr/Code-v0", {**ROW, "tests": {"form": "calls"}}, {}, "cannot be graded: tests has no 'entry_point'"),
         ("rlvr/Code-v0", {"prompt": "a", "test": 1}, {}, "no column 'tests'"),
+        ("rlvr/Code-v0", {**ROW, "tests": OUTSIDE}, {}, r"Task 'a/0' \(.*a.jsonl, row 0\) cannot .*to be relative"),
+        ("rlvr/Code-v0", {**ROW, "stub": 3}, {"stub_column": "stub"}, "cannot be graded: stub='3'"),
         ("rlvr/Code-v0", ROW, {"backend": "dokcer"}, "did you mean 'docker'"),
         ("rlvr/Code-v0", ROW, {"partial": 1}, "partial=1"),
         ("rlvr/Code-v0", ROW, {"allow_unsafe": 1}, "allow_unsafe=1"),

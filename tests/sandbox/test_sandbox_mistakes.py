@@ -37,6 +37,15 @@ MISTAKES: dict[str, tuple[Callable[[], object], str]] = {
         lambda: make_program("", files={"a/../../x": ""}),
         "The file path 'a/../../x' has to be relative and to stay inside the working folder.",
     ),
+    "two paths of a file": (
+        lambda: make_program("", files={"a/b": "", "a/./b": ""}),
+        "The file paths 'a/b' and 'a/./b' are one file",
+    ),
+    "path in a file": (
+        lambda: make_program("", files={"a/b/c": "", "a/b": ""}),
+        "The file path 'a/b' is a file, and a folder in 'a/b/c'",
+    ),
+    "path with a long name": (lambda: make_program("", files={"é" * 128: ""}), "longer than 255 bytes"),
     "path of a folder": (lambda: make_program("", files={"a/": ""}), "The file path 'a/' names a folder"),
     "call": (lambda: make_program("", call="f"), "The call of a program is 'f', but has to be a Call or a list"),
     "one of the calls": (lambda: make_program("", call=[Call("f"), "g"]), "has to be a Call or a list of them"),

@@ -17,6 +17,17 @@ def asserts(source: str, entry_point: str = "f") -> Any:
     return read_tests({"form": "asserts", "entry_point": entry_point, "source": source})[0]
 
 
+def of_files(*paths: str) -> dict[str, Any]:
+    return {"form": "pytest", "files": dict.fromkeys(paths, "import solution\ndef test_a(): pass")}
+
+
+def nested(depth: int) -> Any:
+    value: Any = []
+    for _ in range(depth):
+        value = [value]
+    return value
+
+
 def test_calls_and_stdin() -> None:
     calls, stdin = read_tests([{**CALLS, "tolerance": 0.5}, STDIN])
     assert isinstance(calls, CallTests)
@@ -198,6 +209,21 @@ def test_tests_of_what_becomes_of_arguments_are_left_as_they_are() -> None:
         ({"form": "pytest", "files": {"test_a.py": "import solution"}}, "no test function"),
         ({"form": "pytest", "files": {"a.py": "import solution\ndef test_a(): pass"}}, "no file that pytest collects"),
         ({"form": "pytest", "files": {"test_a.py": "def test_a(): pass"}}, "never imports 'solution'"),
+        (
+            of_files("/etc/test_a.py"),
+            "tests.files cannot be laid out: The file path '/etc/test_a.py' has to be relative",
+        ),
+        (of_files("../test_a.py"), "'../test_a.py' has to be relative and to stay inside"),
+        (of_files("test_a.py", "test_a.py/test_b.py"), "'test_a.py' is a file, and a folder in 'test_a.py/test_b.py'"),
+        (of_files("a/test_a.py", "./a/test_a.py"), "'a/test_a.py' and './a/test_a.py' are one file"),
+        (of_files("a" * 300 + "/test_a.py"), "longer than 255 bytes"),
+        ({**CALLS, "cases": [{"args": [nested(70)], "expected": 1}]}, r"cases\[0\] cannot be handed .*too deep"),
+        (
+            {**CALLS, "cases": [{"kwargs": {"a": object()}, "expected": 1}]},
+            r"cases\[0\] cannot be handed .*type object",
+        ),
+        ({**CALLS, "cases": [{"expected": nested(70)}]}, r"cases\[0\] expects what no .*too deep"),
+        ({"form": "asserts", "entry_point": "f", "source": f"assert f({nested(70)}) == 1"}, "too deep"),
         ({"form": "pytest", "files": {"test_a.py": "def test_a(): pass"}, "module": "a b"}, "'a b', which is no name"),
         ({"form": "asserts", "entry_point": "f", "source": "assert True"}, "never calls 'f'"),
         (
