@@ -245,7 +245,7 @@ def available_image(image: str | None = None) -> str:
     """The image to use, as `chosen_image` has it; where it is nobody's choice and is not there, one that was built.
 
     Raises:
-        UserError: the package `docker` is not installed.
+        UserError: this is no name of an image, or the package `docker` is not installed.
         SandboxFault: no daemon answers.
     """
     chosen = chosen_image(image)

@@ -14,6 +14,7 @@ from pathlib import Path, PurePosixPath
 from typing import IO, Any
 
 from .errors import UserError
+from .image_names import checked_image, checked_tag
 from .namespace import PACKAGES, PACKAGES_AT
 from .namespace import _package_paths as package_paths
 
@@ -52,8 +53,14 @@ _DIRECTORIES = ("/proc", "/sys", "/dev", "/run", "/usr/bin", "/bin")
 
 
 def chosen_image(image: str | None = None) -> str:
-    """The image to use: `image`, else what RLVR_SANDBOX_IMAGE says, else `DEFAULT_IMAGE`."""
-    return image or os.environ.get(IMAGE_VARIABLE) or DEFAULT_IMAGE
+    """The image to use: `image`, else what RLVR_SANDBOX_IMAGE says, else `DEFAULT_IMAGE`.
+
+    Raises:
+        UserError: it is no name of an image.
+    """
+    if image is not None:
+        return checked_image(image, "The image of the sandbox")
+    return checked_image(os.environ.get(IMAGE_VARIABLE) or DEFAULT_IMAGE, IMAGE_VARIABLE)
 
 
 def build_image(client: Any, tag: str = BUILT_IMAGE, *, python: str | None = None, extra: Sequence[Path] = ()) -> str:
@@ -72,9 +79,10 @@ def build_image(client: Any, tag: str = BUILT_IMAGE, *, python: str | None = Non
         The id of the image.
 
     Raises:
-        UserError: the interpreter or an extra path is not there.
+        UserError: Docker does not take the tag, or the interpreter or an extra path is not there.
     """
-    repository, _, name = tag.rpartition(":") if ":" in tag.rpartition("/")[2] else (tag, "", "latest")
+    # Before anything is made: an image whose name is refused would stay without one.
+    repository, name = checked_tag(tag)
     with tempfile.TemporaryFile() as file:
         write_root(file, python, extra)
         file.seek(0)

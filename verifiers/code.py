@@ -164,6 +164,7 @@ class Settings:
 
     def __post_init__(self) -> None:
         from ..sandbox.box import BACKENDS
+        from ..sandbox.image_names import checked_image
 
         if self.score not in _SCORES:
             raise UserError(f"There is no score {self.score!r}; {did_you_mean(str(self.score), _SCORES)}")
@@ -175,6 +176,8 @@ class Settings:
             value = getattr(self, name)
             if value is not None and (not isinstance(value, str) or not value):
                 raise UserError(f"{name}={value!r} names no {name} of Docker; pass its name, or leave it out.")
+        if self.image is not None:
+            checked_image(self.image, "image")
         total = self.total_cpu_seconds
         if isinstance(total, bool) or not isinstance(total, int | float) or not total > 0:
             raise UserError(f"total_cpu_seconds={total!r} is no time; pass a number of seconds above 0.")

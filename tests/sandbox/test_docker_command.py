@@ -62,6 +62,21 @@ def test_mistakes_are_said_in_one_sentence(built: str, tmp_path: Path) -> None:
         assert str(tmp_path) in str(failed.exception)
 
 
+def test_a_name_that_docker_refuses_leaves_nothing(built: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    images = docker.daemon().client.images
+    before = {image["Id"] for image in images()}
+    for tag in ("", "BAD NAME"):
+        failed = CliRunner().invoke(sandbox_app, ["build-image", "--tag", tag])
+        assert isinstance(failed.exception, UserError)
+        assert f"cannot be called '{tag}'" in str(failed.exception)
+    assert {image["Id"] for image in images()} == before
+    monkeypatch.setenv("RLVR_SANDBOX_IMAGE", "BAD NAME")
+    for option in ([], ["--image", ""]):
+        failed = CliRunner().invoke(sandbox_app, ["run", "-", "--backend=docker", *option], "print(1)")
+        assert isinstance(failed.exception, UserError)
+        assert "which is no name of a Docker image" in str(failed.exception)
+
+
 def test_a_daemon_that_does_not_answer_is_said_in_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DOCKER_HOST", "unix:///nowhere/docker.sock")
     failed = CliRunner().invoke(sandbox_app, ["build-image"])

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from rlvr.sandbox.images import DEFAULT_IMAGE, chosen_image, write_root
+from rlvr.sandbox.images import DEFAULT_IMAGE, build_image, chosen_image, write_root
 from rlvr.verifiers import UserError
 
 
@@ -27,6 +27,18 @@ def test_the_image_is_the_callers_then_the_environments_then_a_published_one(mon
     monkeypatch.setenv("RLVR_SANDBOX_IMAGE", "theirs:1")
     assert chosen_image() == "theirs:1"
     assert chosen_image("mine:2") == "mine:2"
+
+
+def test_a_name_that_docker_refuses_is_refused_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RLVR_SANDBOX_IMAGE", "BAD NAME")
+    with pytest.raises(UserError, match=r"^RLVR_SANDBOX_IMAGE is 'BAD NAME', which is no name of a Docker image"):
+        chosen_image()
+    with pytest.raises(UserError, match=r"^The image of the sandbox is '', which is no name"):
+        chosen_image("")
+    for tag in ("", "BAD NAME"):
+        # No daemon is asked.
+        with pytest.raises(UserError, match=f"^The image cannot be called '{tag}'"):
+            build_image(None, tag)
 
 
 def test_every_file_comes_after_the_directory_it_lies_in(root: tarfile.TarFile) -> None:

@@ -315,6 +315,7 @@ def test_a_stub_gives_imports_and_may_be_gone_on_with() -> None:
         ({"total_cpu_seconds": 0}, "total_cpu_seconds=0"),
         ({"limits": {"processes": 0.5}}, "processes is 0.5"),
         ({"image": 3}, "image=3"),
+        ({"image": "BAD NAME"}, "image is 'BAD NAME', which is no name"),
         ({"runtime": ""}, "runtime=''"),
         ({"objects": 1}, "objects=1"),
         ({"stub": 3}, "stub='3'"),
