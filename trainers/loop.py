@@ -147,7 +147,10 @@ class Trainer:
         self.rollouts = open_rollouts(config, self._player(), learner, self.envs, self.queue, self.ranks, say)
         with contextlib.ExitStack() as failed:
             failed.callback(self.close)
-            self._renew_engine()
+            renewed = self._renew_engine()
+            if self.unfinished.metrics is not None:
+                # Of a step whose hand-over failed, these are what its line in the log lacks.
+                self.unfinished.metrics = {**renewed, **self.unfinished.metrics}
             open_trackers(self.accelerator, config.log)
             self.log = MetricsLog(run_dir / "metrics.jsonl", self.accelerator)
             # Until here nothing of an earlier run was changed, so that settings that are refused cost nothing.

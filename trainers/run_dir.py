@@ -88,7 +88,10 @@ def was_cut_short(run_dir: Path) -> bool:
 
 
 def save_config(config: TrainConfig, path: Path) -> None:
-    """Write every setting of a run, defaults included, so that the file alone repeats it, from whichever folder."""
+    """Write every setting of a run, defaults included, so that the file alone repeats it.
+
+    Files that it imports are found from whichever folder; other relative paths (of a model, of data) are not.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     imports = tuple(str(Path(name).absolute()) if name.endswith(".py") else name for name in config.imports)
     config = config.model_copy(update={"imports": imports})

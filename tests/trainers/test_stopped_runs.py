@@ -156,6 +156,25 @@ def test_a_step_whose_weights_the_engine_does_not_take_is_not_lost(fine, whole, 
     assert_same_run(tmp_path, whole)
 
 
+def test_the_line_of_such_a_step_has_what_a_probe_of_the_engine_finds(fine, tmp_path, monkeypatch):
+    # As of engines that have a copy of the policy.
+    monkeypatch.setattr("rlvr.trainers.loop.needs_check", lambda settings: True)
+    trainer = Trainer(configuration(fine), tmp_path)
+    kept = trainer.engine.sync
+
+    def sync(weights, version):
+        if version == 2:
+            raise UserError("The server cannot take the weights; mend it.")
+        kept(weights, version)
+
+    trainer.engine.sync = sync
+    with pytest.raises(UserError, match="cannot take the weights"):
+        trainer.run()
+    trainer.close()
+    run(configuration(fine), tmp_path, resume=True)
+    assert [sum("probe" in name for name in line) for line in metrics_of(tmp_path)] == [2, 2, 2, 2]
+
+
 def test_a_run_that_was_cut_short_before_its_first_checkpoint_begins_anew(fine, whole, tmp_path):
     trainer = Trainer(configuration(fine), tmp_path)
     step = trainer.train_step
