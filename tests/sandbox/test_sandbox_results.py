@@ -155,7 +155,7 @@ def test_floats_that_are_not_finite(box: Box) -> None:
         "return lambda: 1",
         "return (x for x in [])",
         "x = []; x.append(x); return x",
-        "return 1 << 100000",
+        "return 1 << 2_000_000",
         "return 'x' * (20 << 20)",
     ],
 )
