@@ -236,6 +236,9 @@ def test_nothing_stays_open_and_a_forked_child_starts_containers_of_its_own(imag
                 os._exit(1)
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 41
         assert box.run(Program("print(6 * 7)")).stdout == answer == b"42\n"
+    # It was told to end, and may still be about it.
+    for thread in reapers() - reapers_before:
+        thread.join(60.0)
     assert descriptors() == before
     assert reapers() <= reapers_before
 
