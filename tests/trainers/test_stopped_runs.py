@@ -132,9 +132,7 @@ def test_a_step_whose_evaluation_was_stopped_is_logged_once_however_often_it_is_
     assert_same_run(tmp_path, whole)
 
 
-@pytest.mark.parametrize("step", [1, 2, 3, 4])
-def test_a_step_whose_weights_the_engine_does_not_take_is_not_lost(fine, whole, tmp_path, step):
-    trainer = Trainer(configuration(fine, checkpoint={"every": 0}), tmp_path)
+def run_until_the_weights_are_refused(trainer, step):
     kept = trainer.engine.sync
 
     def sync(weights, version):
@@ -146,6 +144,12 @@ def test_a_step_whose_weights_the_engine_does_not_take_is_not_lost(fine, whole, 
     with pytest.raises(UserError, match="cannot take the weights"):
         trainer.run()
     trainer.close()
+
+
+@pytest.mark.parametrize("step", [1, 2, 3, 4])
+def test_a_step_whose_weights_the_engine_does_not_take_is_not_lost(fine, whole, tmp_path, step):
+    trainer = Trainer(configuration(fine, checkpoint={"every": 0}), tmp_path)
+    run_until_the_weights_are_refused(trainer, step)
     assert latest_checkpoint(tmp_path / "checkpoints").name == f"step-{step:06d}"
     assert len(metrics_of(tmp_path) if step > 1 else []) == step - 1
     # Stopped once more, before anything else is saved, it still has one line a step.
@@ -160,17 +164,7 @@ def test_the_line_of_such_a_step_has_what_a_probe_of_the_engine_finds(fine, tmp_
     # As of engines that have a copy of the policy.
     monkeypatch.setattr("rlvr.trainers.loop.needs_check", lambda settings: True)
     trainer = Trainer(configuration(fine), tmp_path)
-    kept = trainer.engine.sync
-
-    def sync(weights, version):
-        if version == 2:
-            raise UserError("The server cannot take the weights; mend it.")
-        kept(weights, version)
-
-    trainer.engine.sync = sync
-    with pytest.raises(UserError, match="cannot take the weights"):
-        trainer.run()
-    trainer.close()
+    run_until_the_weights_are_refused(trainer, 2)
     run(configuration(fine), tmp_path, resume=True)
     assert [sum("probe" in name for name in line) for line in metrics_of(tmp_path)] == [2, 2, 2, 2]
 
