@@ -12,6 +12,7 @@ import torch
 from accelerate import Accelerator
 
 from ..verifiers import UserError
+from .base_weights import BaseWeights
 from .checkpoint import ADAPTER
 from .credit import BanditCredit
 from .critic import Critic, build_critic, load_critic
@@ -44,6 +45,7 @@ class Learner:
         optimizer: moves the policy.
         updater: turns advantages into updates.
         credit: turns a rollout into advantages.
+        base: the weights that the run began with.
     """
 
     loaded: LoadedModel
@@ -51,6 +53,7 @@ class Learner:
     optimizer: torch.optim.Optimizer
     updater: Updater
     credit: BanditCredit | CriticCredit
+    base: BaseWeights
 
 
 class LearnerBuilder:
@@ -68,6 +71,7 @@ class LearnerBuilder:
         self._accelerator = accelerator
         self._ranks = ranks
         self._reporter = reporter
+        self._base_digest: str | None = None
 
     def build(self, max_tokens: int, checkpoint: Path | None) -> Learner:
         """The learner as the run begins, or with the weights that it had at a checkpoint.
@@ -86,6 +90,7 @@ class LearnerBuilder:
         policy = kind(loaded.model, config.sampling.temperature)
         reference = self._reference(policy, checkpoint) if config.algorithm.needs_reference else None
         critic = self._critic(loaded) if config.algorithm.needs_critic else None
+        base = BaseWeights(config.model.name, self._base_digest)
         # What is copied was copied whole, and optimizers are made for the parts.
         self._shard(policy, reference, critic)
         given: dict[str, Any] = {
@@ -109,7 +114,7 @@ class LearnerBuilder:
         }
         if critic is None:
             credit: BanditCredit | CriticCredit = BanditCredit(config.algorithm)
-            return Learner(loaded, policy, given["optimizer"], Updater(**given), credit)
+            return Learner(loaded, policy, given["optimizer"], Updater(**given), credit, base)
         credit = CriticCredit(
             CriticUpdates(
                 self._accelerator,
@@ -121,7 +126,7 @@ class LearnerBuilder:
             ),
             config.algorithm,
         )
-        return Learner(loaded, policy, given["optimizer"], ActorCriticUpdater(credit, **given), credit)
+        return Learner(loaded, policy, given["optimizer"], ActorCriticUpdater(credit, **given), credit, base)
 
     def _shard(
         self, policy: TokenLogprobs, reference: TokenLogprobs | ReferenceOfAdapter | None, critic: Critic | None
@@ -144,7 +149,7 @@ class LearnerBuilder:
             raise self._ranks.agreed(
                 UserError(f"The checkpoint {checkpoint} holds {there}, not {asked}; resume with model.lora as it was.")
             )
-        loaded = self._load(settings.model_copy(update={"name": str(checkpoint)}) if whole else self._base_model())
+        loaded = self._load(settings.model_copy(update={"name": str(checkpoint)})) if whole else self._load_base()
         if settings.lora is not None:
             add_adapter(loaded.model, settings.lora, derive(self._config.seed, "adapter"), base=settings.name)
             if checkpoint is not None:
@@ -156,7 +161,7 @@ class LearnerBuilder:
     def _reference(self, policy: TokenLogprobs, checkpoint: Path | None) -> TokenLogprobs | ReferenceOfAdapter:
         if has_adapter(policy.model):
             return ReferenceOfAdapter(policy)
-        model = copy.deepcopy(policy.model) if checkpoint is None else self._load(self._base_model()).model
+        model = copy.deepcopy(policy.model) if checkpoint is None else self._load_base().model
         return TokenLogprobs(model.requires_grad_(False), self._config.sampling.temperature)
 
     def _critic(self, loaded: LoadedModel) -> Critic:
@@ -168,6 +173,11 @@ class LearnerBuilder:
         if self._config.model.gradient_checkpointing:
             enable_recomputing(critic.body)
         return critic
+
+    def _load_base(self) -> LoadedModel:
+        loaded = self._load(self._base_model())
+        self._base_digest = digest(loaded.model)
+        return loaded
 
     def _base_model(self) -> ModelSettings:
         """The model settings with the tiny base model replaced by the folder it was made in."""

@@ -119,6 +119,7 @@ class Trainer:
         self.unfinished = UnfinishedStep()
         self.state = RunState(
             WholeOptimizer(self.optimizer),
+            base=learner.base,
             credit=self.credit,
             entropy=self.updater.entropy,
             tasks=self.queue,

@@ -259,6 +259,28 @@ def test_a_resumed_run_is_the_run_that_was_not_stopped(tmp_path, name):
         assert (tmp_path / "whole" / file).read_bytes() == (tmp_path / "parts" / file).read_bytes()
 
 
+@pytest.mark.parametrize("lora", [{"r": 4}, None])
+def test_a_run_goes_on_with_no_other_base_model_than_it_began_with(tmp_path, lora):
+    base = tmp_path / "base"
+    save_policy(*build_tiny(0), base)
+    config = configuration(finely, model={"name": str(base), "warm_start": None, "lora": lora})
+    reporter = Stopping(after=2)
+    reporter.trainer = Trainer(config, tmp_path / "run", reporter)
+    reporter.trainer.run()
+    before = (tmp_path / "run" / "metrics.jsonl").read_bytes()
+    other, tokenizer = build_tiny(0)
+    with torch.no_grad():
+        # One weight in the middle of one tensor, as another fine-tune of the same name has.
+        next(other.parameters()).view(-1)[777] += 1e-3
+    save_policy(other, tokenizer, base)
+    with pytest.raises(UserError, match=r"model\.name .*base' has other weights than when the run began"):
+        Trainer(config, tmp_path / "run", resume=True)
+    assert (tmp_path / "run" / "metrics.jsonl").read_bytes() == before
+    save_policy(*build_tiny(0), base)
+    Trainer(config, tmp_path / "run", resume=True).run()
+    assert len(metrics_of(tmp_path / "run")) == 4
+
+
 def test_the_optimizer_holds_nothing_of_what_is_frozen(tmp_path):
     trainer = Trainer(configuration(finely), tmp_path)
     trainer.train_step()
