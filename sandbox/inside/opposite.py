@@ -81,6 +81,7 @@ class Opposite:
         self.callbacks: list[Any] = []
         self.exceptions: dict = {}
         self.made: dict = {}
+        self.given: dict = {}
         self.answers = frames.Reader(HEAR, plain.MAX_BYTES)
         self.looked_at: dict = {}
         self.around = surroundings.Around(self.hand_over, tests)

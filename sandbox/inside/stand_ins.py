@@ -38,7 +38,7 @@ class StandIn:
         kind = _kind(self)
         if not object.__getattribute__(self, "_named") and kind not in _CALLABLES and not _made(self):
             _doubt(self)
-        value = opposite.call(object.__getattribute__(self, "_number"), list(args), kwargs)
+        value = opposite.call(_number(self), list(args), kwargs)
         return _marked(value) if kind == "tested class" else value
 
     def __getattr__(self, name: str) -> Any:
@@ -60,10 +60,15 @@ class StandIn:
                 raise AttributeError(f"{_name(self)!r} object has no attribute {name!r}")
         elif not _made(self):
             _doubt(self)
-        return _do(self, "getattr", name)
+        value = _do(self, "getattr", name)
+        given = object.__getattribute__(self, "_opposite").given.get((_number(self), name))
+        # Where it is the very object that the tests put there, it is still one that they made (`root.left.left = ...`).
+        return given if given is not None and is_same(given, value) else value
 
     def __setattr__(self, name: str, value: Any) -> None:
         _do(self, "setattr", name, value)
+        if type(value) is StandIn and _made(value):
+            object.__getattribute__(self, "_opposite").given[_number(self), name] = value
 
     def __delattr__(self, name: str) -> None:
         _do(self, "delattr", name)
@@ -147,13 +152,18 @@ def _marked(value: Any) -> Any:
         return value
     object.__setattr__(value, "_made", True)
     made: dict = object.__getattribute__(value, "_opposite").made
-    return made.setdefault(object.__getattribute__(value, "_number"), value)
+    return made.setdefault(_number(value), value)
 
 
 def _made(thing: StandIn) -> bool:
     """Whether the tests made it, of a class that they test."""
     made: bool = object.__getattribute__(thing, "_made")
     return made
+
+
+def _number(thing: StandIn) -> int:
+    number: int = object.__getattribute__(thing, "_number")
+    return number
 
 
 def _name(thing: StandIn) -> str:
@@ -164,7 +174,7 @@ def _name(thing: StandIn) -> str:
 def is_same(left: Any, right: Any) -> bool:
     """`is`, where two stand-ins for one thing are the same."""
     if type(left) is StandIn and type(right) is StandIn:
-        return bool(object.__getattribute__(left, "_number") == object.__getattribute__(right, "_number"))
+        return _number(left) == _number(right)
     return left is right
 
 

@@ -325,6 +325,15 @@ DECIDES = {
         "class Greeter:\n    def greet(self): return self\n    def startswith(self, text): return True\nclass X: pass",
         "assert Greeter().greet().startswith('Hello')",
     ),
+    "method of what a method gave, which the tests set": (
+        "class Greeter:\n    def greet(self): return self.friend\n    def startswith(self, text): return True\nclass X: pass",
+        "g = Greeter()\ng.friend = Greeter()\nassert g.greet().startswith('Hello')",
+    ),
+    "attribute that is not what the tests set": (
+        "class Node:\n    __setattr__ = lambda s, n, v: None\n    __getattr__ = lambda s, n: Lie()\n"
+        "class Lie:\n    startswith = lambda s, t: True\nclass X: pass",
+        "n = Node()\nn.next = Node()\nassert n.next.startswith('Hello')",
+    ),
     "comparison of an object that the tests made": (
         "class Made:\n    __eq__ = lambda s, o: True\nclass X: pass",
         "assert Made() == Made()",
@@ -448,6 +457,13 @@ ORDINARY = {
         "import copy\ns = Stack(2)\nassert s.push(3) is s\nassert len(s) == 2 and 3 in s and s\nassert list(s) == [2, 3]\n"
         "assert s[0] == 2 and s.top == 3\nwith s as x:\n    assert x == 5\nassert isinstance(s, Stack)\nt = copy.deepcopy(s)\n"
         "t.push(4)\nassert s.items == [2, 3] and t.items == [2, 3, 4]",
+    ),
+    "tree that the tests build": (
+        "class Node:\n    left = right = None\n    def __init__(self, value): self.value = value\n"
+        "def height(node): return 1 + max(height(node.left), height(node.right)) if node else 0",
+        "root = Node(1)\nroot.left = Node(2)\nroot.left.left = Node(3)\nroot.left.left.right = Node(4)\n"
+        "root.right = root.left.left.right\nassert height(root) == 4\nassert root.left.left.right is root.right\n"
+        "assert root.left.left.value == 3\nroot.left.left = None\nassert height(root) == 2 and root.left.left is None",
     ),
     "object that is its own iterator": (
         "class Down:\n    def __init__(self, n): self.n = n\n    def __iter__(self): return self\n    def __next__(self):\n"
