@@ -180,7 +180,7 @@ class _Encoder:
         if kind in _MOMENTS.values():
             return _moment(value)
         # Where no tests are near that ask for their fields and methods, they go as what they are besides: named tuples
-        # as tuples, arrays as lists, bytearrays as bytes, dicts of other kinds as dicts.
+        # as tuples, bytearrays as bytes, dicts of other kinds as dicts.
         if self.opaque is not None:
             if issubclass(kind, tuple) and _field_names(kind):
                 values = [self.encode(entry, depth + 1) for entry in tuple.__iter__(value)]
@@ -213,8 +213,8 @@ class _Encoder:
         for base, exact in _BASES:
             if isinstance(value, base) and issubclass(type(value), base):
                 return self.encode(exact(value), depth + 1)
-        if type(value).__module__ == "numpy" and hasattr(value, "tolist"):
-            return self.encode(value.tolist(), depth + 1)
+        if _is_scalar_of_numpy(value):
+            return self.encode(value.item(), depth + 1)
         if self.opaque is not None:
             return self.opaque(value)
         raise NotPlain(f"a value of type {type(value).__name__} is no plain data")
@@ -420,6 +420,12 @@ def is_array(value: Any) -> bool:
     """Whether it is an array of NumPy's, and exactly that."""
     numpy = sys.modules.get("numpy")
     return numpy is not None and type(value) is getattr(numpy, "ndarray", None)
+
+
+def _is_scalar_of_numpy(value: Any) -> bool:
+    # An array is no list: NumPy itself refuses to say whether they are equal.
+    numpy = sys.modules.get("numpy")
+    return numpy is not None and isinstance(value, numpy.generic) and type(value).__module__ == "numpy"
 
 
 def _array(kind: Any, shape: Any, values: list) -> Any:

@@ -147,6 +147,34 @@ def test_what_is_no_plain_value_is_right_if_the_assertion_says_so(program: str, 
     assert not graded("def f(n):\n    yield 7", asserted(f"{source}\nassert f('b') == 7")).passed
 
 
+ARRAY = "import numpy as np\ndef f(x):\n    return np.array([x, 'a'])[:1] if isinstance(x, str) else np.arange(x)"
+
+
+@pytest.mark.parametrize(
+    ("check", "passed"),
+    [
+        ("assert candidate(3) == [0, 1, 2]", False),
+        ("assert [0, 1, 2] == candidate(3)", False),
+        ("assert candidate('x') == ['x', 'x']", False),
+        ("assert list(candidate(3)) == [0, 1, 2]", True),
+        ("assert candidate(3).tolist() == [0, 1, 2]", True),
+        ("import numpy as np\nassert np.array_equal(candidate(3), [0, 1, 2])", True),
+        ("import numpy as np\nassert (candidate(3) == np.array([0, 1, 2])).all()", True),
+        ("assert candidate(3)[2] == 2 and candidate(3).sum() == 3", True),
+    ],
+)
+def test_an_array_is_no_list_as_in_python(check: str, passed: bool) -> None:
+    assert graded(ARRAY, {"form": "asserts", "entry_point": "f", "source": check}).passed is passed
+
+
+def test_scalars_of_numpy_are_plain_data_and_arrays_are_not() -> None:
+    tests = {"form": "calls", "entry_point": "f", "cases": [{"args": [3], "expected": [0, 1, 2]}]}
+    right = graded("import numpy as np\ndef f(n):\n    return [*np.arange(n)]", tests)
+    wrong = graded(ARRAY, tests)
+    assert (right.passed, wrong.passed) == (True, False)
+    assert "returned a ndarray, which is no plain data" in wrong.detail
+
+
 def test_an_expected_exception_is_a_test() -> None:
     tests = asserted(
         "def check(candidate):\n    try:\n        candidate(-1)\n        assert False\n"
