@@ -1,11 +1,11 @@
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
 import rlvr.sandbox
-from rlvr.sandbox import Box, Limits
+from rlvr.sandbox import Box, Limits, Program, TestProgram, TestReport
 from rlvr.verifiers import UserError
 
 MIB = 1 << 20
@@ -50,3 +50,15 @@ def box(backend: str) -> Iterator[Box]:
     """One sandbox for all tests of a backend: what one program leaves behind would show in the next."""
     with opened(backend) as box:
         yield box
+
+
+@pytest.fixture
+def report(box: Box) -> Callable[[str, TestProgram], TestReport]:
+    """Runs tests beside the source of a program; gives what they report."""
+
+    def run(source: str, test: TestProgram) -> TestReport:
+        tests = box.run(Program(source, test=test)).tests
+        assert tests is not None
+        return tests
+
+    return run

@@ -1,11 +1,15 @@
-"""Tests that run beside a program: what it can do to be paid without solving."""
+"""Tests that run beside a program: how they are found, counted and reported."""
 # ruff: noqa: E501 - short programs read better on one line
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from rlvr.sandbox import Box, Program, TestProgram, TestReport, protocol
+
+Report = Callable[[str, TestProgram], TestReport]
 
 CHECK = """
 def check(candidate):
@@ -29,18 +33,12 @@ def test_mixed():
 RIGHT = "def add(a, b):\n    return a + b\n"
 
 
-def asserts(source: str = CHECK, entry_point: str = "add", inside: bool = False) -> TestProgram:
-    return TestProgram("asserts", source=source, entry_point=entry_point, inside=inside)
+def asserts(source: str = CHECK, entry_point: str = "add") -> TestProgram:
+    return TestProgram("asserts", source=source, entry_point=entry_point)
 
 
-def pytests(source: str = PYTEST, inside: bool = False) -> TestProgram:
-    return TestProgram("pytest", files={"test_add.py": source}, inside=inside)
-
-
-def report(box: Box, source: str, test: TestProgram) -> TestReport:
-    tests = box.run(Program(source, test=test)).tests
-    assert tests is not None
-    return tests
+def pytests(source: str = PYTEST) -> TestProgram:
+    return TestProgram("pytest", files={"test_add.py": source})
 
 
 NAMES = """
@@ -60,220 +58,64 @@ def check(candidate):
 """
 
 
-def test_asserts_are_counted_wherever_they_stand_and_names_are_the_programs(box: Box) -> None:
-    tests = report(box, RIGHT + "SUM = 3\nOTHER = 'hidden'\nrange = None\n", asserts(NAMES))
+def test_asserts_are_counted_wherever_they_stand_and_names_are_the_programs(report: Report) -> None:
+    tests = report(RIGHT + "SUM = 3\nOTHER = 'hidden'\nrange = None\n", asserts(NAMES))
     assert (tests.tests_run, tests.passed_names) == (2, ("assert 3 (line 14)",))
     assert tests.message == "OTHER.startswith('HIDDEN'): hidden"
 
 
-def test_a_right_solution_passes(box: Box) -> None:
-    tests = report(box, RIGHT, asserts())
+def test_a_right_solution_passes(report: Report) -> None:
+    tests = report(RIGHT, asserts())
     assert (tests.tests_run, tests.tests_passed, tests.completed, tests.trusted) == (3, 3, True, True)
     assert tests.all_passed
     assert tests.passed_names == ("assert 1 (line 3)", "assert 2 (line 4)", "assert 3 (line 6)")
 
 
-def test_a_wrong_one_fails_and_says_where(box: Box) -> None:
-    tests = report(box, "def add(a, b): return a + b + (b == 5)", asserts())
+def test_a_wrong_one_fails_and_says_where(report: Report) -> None:
+    tests = report("def add(a, b): return a + b + (b == 5)", asserts())
     assert (tests.tests_run, tests.tests_passed, tests.completed) == (3, 1, True)
     assert tests.first_failure == "assert 2 (line 4)"
     assert tests.message == "candidate(-5, 5) == 0: 1 against 0; zero"
 
 
-def test_assert_statements_without_check(box: Box) -> None:
-    tests = report(box, RIGHT + "SIZE = 4", asserts("assert add(1, 2) == 3\nassert add(SIZE, 2) == 7", ""))
+def test_assert_statements_without_check(report: Report) -> None:
+    tests = report(RIGHT + "SIZE = 4", asserts("assert add(1, 2) == 3\nassert add(SIZE, 2) == 7", ""))
     assert (tests.tests_run, tests.tests_passed, tests.first_failure) == (2, 1, "assert 2 (line 2)")
 
 
-def test_code_of_another_python_is_not_run(box: Box, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_code_of_another_python_is_not_run(report: Report, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(protocol, "_prepared", lambda source: [b"other", b"no code", ["x"], ["x"]])
-    tests = report(box, RIGHT, asserts())
+    tests = report(RIGHT, asserts())
     assert (tests.tests_run, tests.all_passed, tests.trusted) == (3, True, True)
 
 
-def test_tests_that_are_no_python_are_no_success(box: Box) -> None:
-    tests = report(box, RIGHT, asserts("assert add(1, 2) == ("))
+def test_tests_that_are_no_python_are_no_success(report: Report) -> None:
+    tests = report(RIGHT, asserts("assert add(1, 2) == ("))
     assert not tests.completed
     assert "SyntaxError" in tests.message
 
 
-ATTACKS = {
-    "sys.exit": "import sys\nsys.exit(0)",
-    "os._exit": "import os\nos._exit(0)",
-    "os._exit in the call": "import os\ndef add(a, b): os._exit(0)",
-    "SystemExit in the call": "def add(a, b): raise SystemExit(0)",
-    "kill itself": "import os\ndef add(a, b): os.kill(os.getpid(), 9)",
-    "kill everything": "import os\ndef add(a, b):\n    for p in range(1, 100):\n        try: os.kill(p, 9)\n        except OSError: pass",
-    "lying object": "class Any:\n    __eq__ = __lt__ = __gt__ = __le__ = __ge__ = lambda s, o: True\n    __ne__ = lambda s, o: False\n"
-    "    __hash__ = None\ndef add(a, b): return Any()",
-    "lying int": "class Any(int):\n    __eq__ = lambda s, o: True\n    __hash__ = int.__hash__\ndef add(a, b): return Any(77)",
-    "lying operators": "class Any:\n    __sub__ = __rsub__ = __add__ = lambda s, o: 0\n    __abs__ = lambda s: 0\n"
-    "    __eq__ = lambda s, o: True\ndef add(a, b): return Any()",
-    "exception that is an assertion": "def add(a, b): raise AssertionError",
-    "stop iteration": "def add(a, b): raise StopIteration",
-    "patched builtins": "import builtins\nbuiltins.len = builtins.abs = builtins.all = builtins.isinstance = lambda *a: True\n"
-    "builtins.print = builtins.__import__ = lambda *a, **k: None\ndef add(a, b): return None",
-    "patched pytest": "import sys, types\nfor n in ('pytest', '_pytest', 'unittest'): sys.modules[n] = types.ModuleType(n)\n"
-    "open('conftest.py', 'w').write('def pytest_runtest_makereport(item, call): call.excinfo = None')\ndef add(a, b): return None",
-    "forged answers": "import os\ndef add(a, b):\n    for d in range(3, 10):\n        try: os.write(d, b'T\\0\\0\\0\\x10[\"t\", true, \"\"]  ' + b'Z\\0\\0\\0\\x13[true, true, false]')\n"
-    "        except OSError: pass\n    os._exit(0)",
-    "nonsense answers": "import os\ndef add(a, b):\n    os.write(5, b'x' * 1000)\n    os._exit(0)",
-    "deep answers": "import os\ndef add(a, b):\n    os.write(5, b'C\\0\\0\\x40\\0' + b'[' * 0x4000)\n    os._exit(0)",
-    "reads the tests": "import glob, os\ndef add(a, b):\n    for d in ('/tmp', '.', '/proc/1/root/tmp'):\n        for r, _, n in os.walk(d):\n"
-    "            for f in n:\n                if 'test' in f: return b\n    return None",
-    "frames and gc": "import sys, gc, re\ndef add(a, b):\n    f = sys._getframe()\n    while f:\n        if any(re.search('candidate[(]1', str(v)) for v in f.f_locals.values()): return a + b\n"
-    "        f = f.f_back\n    for o in gc.get_objects():\n        if isinstance(o, dict) and callable(o.get('check')): return a + b",
-    "memory": "import re\ndef add(a, b):\n    m = open('/proc/self/mem', 'rb')\n    for l in open('/proc/self/maps'):\n        x, y = (int(v, 16) for v in l.split()[0].split('-'))\n"
-    "        try:\n            m.seek(x)\n            if re.search(b'candidate[(]1, 2[)] ==|def test_[m]ixed', m.read(y - x)): return a + b\n        except (OSError, ValueError, OverflowError): pass",
-    "prints success": "print('1 passed'); print('OK')\ndef add(a, b): print('PASSED')",
-    "a class": "class add:\n    def __init__(self, a, b): pass\n    def __eq__(self, o): return True",
-    "generator": "def add(a, b):\n    yield a + b",
-    "equal to everything by contains": "class Any:\n    __contains__ = __eq__ = lambda s, o: True\ndef add(a, b): return Any()",
-    "threads": "import threading, os, time\ndef t():\n    time.sleep(0.01)\n    os._exit(0)\nthreading.Thread(target=t).start()\ndef add(a, b): return None",
-    "fork and leave": "import os\nif os.fork(): os._exit(0)\ndef add(a, b): return None",
-    "atexit": "import atexit, os\natexit.register(os._exit, 0)\nraise ValueError",
-    "callable": "def add(a, b): return lambda *x: True",
-}
-
-
-@pytest.mark.parametrize("test", [asserts(), pytests()], ids=["asserts", "pytest"])
-@pytest.mark.parametrize("name", ATTACKS)
-def test_no_attack_is_paid(box: Box, name: str, test: TestProgram) -> None:
-    tests = report(box, ATTACKS[name], test)
-    assert not tests.all_passed, tests
-    assert tests.tests_passed == 0 or (test.form == "pytest" and tests.passed_names == ("test_add.py::test_mixed",)), (
-        tests
-    )
-
-
-def test_the_expected_value_is_not_handed_to_an_operator_unmarked(box: Box) -> None:
-    source = (
-        "class Any:\n    def __init__(s): s.v = 0\n    __rsub__ = __sub__ = lambda s, o: 0\ndef add(a, b): return Any()"
-    )
-    tests = report(box, source, asserts("def check(c):\n    assert abs(c(1, 2) - 3) < 1e-6"))
-    assert not tests.trusted
-
-
-def test_a_call_cannot_end_a_loop_of_the_tests(box: Box) -> None:
-    check = "def check(c):\n    assert all(map(lambda n: c(n, n) == 2 * n, range(5)))"
-    tests = report(box, "def add(a, b): raise StopIteration", asserts(check))
-    assert not tests.all_passed
-
-
-def test_pytest(box: Box) -> None:
-    tests = report(box, RIGHT, pytests())
+def test_pytest(report: Report) -> None:
+    tests = report(RIGHT, pytests())
     if "not installed" in tests.message:
         pytest.skip("no pytest in this image")
     assert (tests.tests_run, tests.tests_passed, tests.completed, tests.trusted) == (4, 4, True, True)
 
 
-def test_skipped_and_expected_failures_are_not_passed(box: Box) -> None:
+def test_skipped_and_expected_failures_are_not_passed(report: Report) -> None:
     source = (
         "import pytest\nfrom solution import *\ndef test_a(): assert add(1, 1) == 2\n@pytest.mark.skip\ndef test_b(): pass\n"
         "@pytest.mark.xfail\ndef test_c(): assert add(1, 1) == 3\n@pytest.mark.xfail\ndef test_d(): assert add(1, 1) == 2\n"
     )
-    tests = report(box, RIGHT, pytests(source))
+    tests = report(RIGHT, pytests(source))
     if "not installed" in tests.message:
         pytest.skip("no pytest in this image")
     assert (tests.tests_run, tests.tests_passed, tests.completed) == (4, 1, True)
 
 
 @pytest.mark.parametrize("source", ["def test_a(: pass", "import absent", "x = 1"])
-def test_tests_that_cannot_run_are_no_success(box: Box, source: str) -> None:
-    assert not report(box, RIGHT, pytests(source)).completed
-
-
-def test_arguments_are_changed_in_place(box: Box) -> None:
-    source = "def fill(items, table):\n    items.append(len(items))\n    table['x'] = 1\n    items.sort(reverse=True)"
-    check = "def check(c):\n    a, b = [0, 5], {}\n    assert c(a, b) is None\n    assert a == [5, 2, 0]\n    assert b == {'x': 1}"
-    assert report(box, source, asserts(check, "fill")).all_passed
-    source = "def fill(b, q, a):\n    b[0] = 65\n    a.append(3)\n    return q.popleft()"
-    check = "from array import array\nfrom collections import deque\ndef check(c):\n    b, q, a = bytearray(b'xy'), deque([1, 2]), array('i')\n    assert c(b, q, a) == 1\n    assert b == b'Ay'\n    assert q == deque([2])\n    assert a[0] == 3"
-    assert report(box, source, asserts(check, "fill")).all_passed
-
-
-def test_functions_of_the_tests_can_be_handed_over(box: Box) -> None:
-    source = "def apply(f, xs):\n    return sorted((f(x) for x in xs), key=lambda v: -v)"
-    check = "def check(c):\n    assert c(lambda x: x * x, [1, 3, 2]) == [9, 4, 1]\n    assert c(abs, (-1, 2)) == [2, 1]"
-    assert report(box, source, asserts(check, "apply")).all_passed
-
-
-def test_objects_of_the_programs_classes_stay_with_it(box: Box) -> None:
-    source = (
-        "class Stack:\n    def __init__(self): self.items = []\n    def push(self, x): self.items.append(x)\n"
-        "    def pop(self): return self.items.pop()\n    def __len__(self): return len(self.items)\n"
-        "    def __iter__(self): return iter(self.items)\n"
-    )
-    check = (
-        "s = Stack()\ns.push(3)\ns.push([4])\nassert len(s) == 2\nassert list(s) == [3, [4]]\nassert s.items == [3, [4]]\n"
-        "assert s.pop() == [4]\ns.pop()\ntry:\n    s.pop()\n    assert False\nexcept IndexError:\n    pass\n"
-    )
-    tests = report(box, source, asserts(check, ""))
-    assert tests.tests_passed == 4
-    assert tests.trusted
-    renamed = check.replace("Stack()", "make_stack()")
-    tests = report(box, source + "def make_stack(): return Stack()", asserts(renamed, ""))
-    assert tests.tests_passed == 4
-    assert not tests.trusted
-
-
-def test_exceptions_keep_their_classes(box: Box) -> None:
-    source = "class Odd(ValueError): pass\ndef f(x):\n    if x: raise Odd('odd', x)\n    return {}['missing']"
-    check = (
-        "for x in (0, 1):\n    try:\n        f(x)\n        assert False\n    except KeyError as e:\n        assert x == 0 and e.args == ('missing',)\n"
-        "    except Odd as e:\n        assert isinstance(e, ValueError) and e.args == ('odd', 1)\n"
-    )
-    tests = report(box, source, asserts(check, ""))
-    assert (tests.tests_run, tests.tests_passed) == (2, 2), tests
-
-
-def test_what_cannot_cross_is_named_and_runs_inside_less_trusted(box: Box) -> None:
-    source = "def total(node):\n    return node.v + (total(node.next) if node.next else 0)"
-    check = (
-        "class Node:\n    def __init__(s, v, n=None): s.v, s.next = v, n\n"
-        "def check(c):\n    assert c(Node(1, Node(2))) == 3\n"
-    )
-    beside = report(box, source, asserts(check, "total"))
-    assert (beside.needs_inside, beside.all_passed) == (True, False)
-    inside = report(box, source, asserts(check, "total", inside=True))
-    assert (inside.trusted, inside.all_passed) == (False, True)
-
-
-@pytest.mark.parametrize(
-    "check",
-    [
-        "import inspect\ndef check(c):\n    assert list(inspect.signature(c).parameters) == ['a', 'b']",
-        "def check(c):\n    assert c.__code__.co_argcount == 2",
-        "def check(c):\n    assert c.__annotations__ == {'a': int}",
-        "def check(c):\n    assert type(c(1, 2)).__name__ == 'Sum'",
-        "def check(c):\n    assert type(c(1, 2)) is Sum",
-        "def check(c):\n    c(1, 2)\n    assert log == [1]",
-    ],
-)
-def test_what_only_the_programs_process_can_say_is_named(box: Box, check: str) -> None:
-    source = (
-        "log = []\nclass Sum:\n    def __init__(s, v): s.v = v\n"
-        "def f(a: int, b=0):\n    log.append(a)\n    return Sum(a + b)\ndel f.__annotations__['a']\n"
-        "f.__annotations__['a'] = int\n"
-    )
-    beside = report(box, source, asserts(check, "f"))
-    assert (beside.needs_inside, beside.all_passed) == (True, False)
-    assert report(box, source, asserts(check, "f", inside=True)).all_passed
-
-
-def test_a_value_of_the_program_that_stays_as_it_was_needs_nothing(box: Box) -> None:
-    check = "def check(c):\n    assert c(1) in table\n    assert c(2) in table"
-    beside = report(box, "table = [1]\ndef f(a): return a", asserts(check, "f"))
-    assert (beside.needs_inside, beside.tests_passed) == (False, 1)
-
-
-def test_a_value_that_changes_and_that_no_test_speaks_of_needs_nothing(box: Box) -> None:
-    source = "seen = {}\ndef f(a):\n    seen[a] = 1\n    return a"
-    for file, needs_inside in (("assert f(1) == 2", False), ("assert f(1) == 1 and seen == {1: 1}", True)):
-        tests = report(box, source, pytests(f"from solution import *\ndef test_a():\n    {file}\n"))
-        if "not installed" in tests.message:
-            pytest.skip("no pytest in this image")
-        assert (tests.needs_inside, tests.tests_passed) == (needs_inside, 0)
+def test_tests_that_cannot_run_are_no_success(report: Report, source: str) -> None:
+    assert not report(RIGHT, pytests(source)).completed
 
 
 def test_an_endless_call_fails_in_time(box: Box) -> None:
@@ -291,404 +133,3 @@ def test_output_of_the_program_is_kept(box: Box) -> None:
         Program("def add(a, b):\n    print('adding')\n    return a + b", test=asserts("assert add(1, 2) == 3"))
     )
     assert result.stdout == b"adding\n"
-
-
-DECIDES = {
-    "method": ("class X:\n    __getattr__ = lambda s, n: (lambda *a, **k: True)", "assert out.startswith('Hello')"),
-    "method that gives back": ("class X:\n    __getattr__ = lambda s, n: (lambda *a: a[0])", "assert out.get(3) == 3"),
-    "method after the call": ("class X:\n    def ok(s, *a): return True", "ok = out.ok\nassert ok(3)"),
-    "attribute": ("class X:\n    __getattr__ = lambda s, n: True", "assert out.ready"),
-    "item": ("class X:\n    __getitem__ = lambda s, i: i", "assert out[3] == 3"),
-    "call": ("class X:\n    __call__ = lambda s, *a: True", "assert out(3)"),
-    "truth": ("class X:\n    __bool__ = lambda s: True", "assert out"),
-    "length": ("class X:\n    __len__ = lambda s: 3", "assert len(out) == 3"),
-    "iteration": ("class X:\n    __iter__ = lambda s: iter([3])", "assert list(out) == [3]"),
-    "next": ("class X:\n    __next__ = lambda s: 3", "assert next(out) == 3"),
-    "float": ("class X:\n    __float__ = lambda s: 3.0", "assert float(out) == 3"),
-    "int": ("class X:\n    __int__ = lambda s: 3", "assert int(out) == 3"),
-    "str": ("class X:\n    __str__ = lambda s: '3'", "assert str(out) == '3'"),
-    "hash": ("class X:\n    __hash__ = lambda s: 3", "assert hash(out) == 3"),
-    "contains": ("class X:\n    __contains__ = lambda s, x: True", "assert 3 in out"),
-    "function with attributes": (
-        "def X():\n    g = lambda: 0\n    g.startswith = lambda *a: True\n    return g",
-        "assert out.startswith('Hello')",
-    ),
-    "class with attributes": (
-        "class M(type): __getattr__ = lambda c, n: (lambda *a: True)\nclass Y(metaclass=M): pass\ndef X(): return Y",
-        "assert out.startswith('Hello')",
-    ),
-    "module": (
-        "import types\ndef X():\n    m = types.ModuleType('m')\n    m.startswith = lambda *a: True\n    return m",
-        "assert out.startswith('Hello')",
-    ),
-    "method of what a method gave": (
-        "class Greeter:\n    def greet(self): return self\n    def startswith(self, text): return True\nclass X: pass",
-        "assert Greeter().greet().startswith('Hello')",
-    ),
-    "method of what a method gave, which the tests set": (
-        "class Greeter:\n    def greet(self): return self.friend\n    def startswith(self, text): return True\nclass X: pass",
-        "g = Greeter()\ng.friend = Greeter()\nassert g.greet().startswith('Hello')",
-    ),
-    "attribute that is not what the tests set": (
-        "class Node:\n    __setattr__ = lambda s, n, v: None\n    __getattr__ = lambda s, n: Lie()\n"
-        "class Lie:\n    startswith = lambda s, t: True\nclass X: pass",
-        "n = Node()\nn.next = Node()\nassert n.next.startswith('Hello')",
-    ),
-    "comparison of an object that the tests made": (
-        "class Made:\n    __eq__ = lambda s, o: True\nclass X: pass",
-        "assert Made() == Made()",
-    ),
-    "operator of an object that the tests made": (
-        "class Made:\n    __sub__ = lambda s, o: 0\nclass X: pass",
-        "assert Made() - 3 == 0",
-    ),
-    "class that is a list and lies": (
-        "class Row(list):\n    __lt__ = lambda s, o: True\nclass X: pass",
-        "assert Row([9]) < [1]",
-    ),
-    "operator that raises": (
-        "class X:\n    def __sub__(s, o): raise ValueError(o)",
-        "try:\n    out - 3\nexcept ValueError as e:\n    assert e.args[0] == 3",
-    ),
-    "comparison that raises": (
-        "class X:\n    def __lt__(s, o): raise ValueError(o)",
-        "try:\n    out < 3\nexcept ValueError as e:\n    assert e.args[0] == 3",
-    ),
-    "reflected operator that raises": (
-        "class X:\n    def __rsub__(s, o): raise ValueError(o)",
-        "try:\n    3 - out\nexcept ValueError as e:\n    assert e.args[0] == 3",
-    ),
-}
-
-
-@pytest.mark.parametrize("name", DECIDES)
-def test_what_the_programs_objects_decide_is_not_trusted(box: Box, name: str) -> None:
-    source, check = DECIDES[name]
-    tests = report(box, source + "\ndef f(*a): return X()", asserts("out = f('bob')\n" + check, "f"))
-    assert not tests.trusted, tests
-
-
-ORDINARY = {
-    "coroutine": (
-        "import asyncio\nasync def f(n):\n    await asyncio.sleep(0)\n    if n < 0: raise ValueError('below')\n    return [n]",
-        "import asyncio\nassert asyncio.run(f(3)) == [3]\nasync def main():\n    assert await f(1) == [1]\n"
-        "    assert await asyncio.gather(f(1), f(2)) == [[1], [2]]\n    try:\n        await f(-1)\n        assert False\n"
-        "    except ValueError as e:\n        assert str(e) == 'below'\nasyncio.run(main())",
-    ),
-    "generator": (
-        "def f(n):\n    yield from range(n)",
-        "assert list(f(3)) == [0, 1, 2]\nassert sum(f(4)) == 6\nassert next(f(1)) == 0",
-    ),
-    "iterators": (
-        "def f(n): return map(int, '321')",
-        "assert sorted(f(3)) == [1, 2, 3]\nassert [*zip(f(3), 'abc')][2] == (1, 'c')",
-    ),
-    "views": ("def f(n): return {1: 2, 3: 4}.keys()", "assert set(f(3)) == {1, 3}\nassert len(f(3)) == 2"),
-    "match": ("import re\ndef f(s): return re.match('a', s)", "assert f('abc')\nassert not f('b')"),
-    "closure": ("def f(n): return lambda x: x + n", "g = f(2)\nassert g(3) == 5\nassert callable(g)"),
-    "partial and cache": (
-        "import functools\n@functools.lru_cache\ndef f(n): return functools.partial(pow, n)",
-        "assert f(2)(3) == 8",
-    ),
-    "static method": ("class f:\n    @staticmethod\n    def g(n): return n + 1", "assert f.g(3) == 4"),
-    "constant": ("class C:\n    SIZE = 4\ndef f(n): return n", "assert f(C.SIZE) == 4"),
-    "type": ("def f(n): return int", "assert f(3) is int"),
-    "decorator": (
-        "import functools\ndef f(g):\n    @functools.wraps(g)\n    def w(*a): return g(*a) + 1\n    return w",
-        "def g(x): return x\nassert f(g)(1) == 2\nassert f(g).__name__ == 'g'",
-    ),
-    "callback's exception": (
-        "def f(g):\n    try: return g()\n    except ValueError as e: return 'caught', e.args[0]",
-        "def g(): raise ValueError('x')\nassert f(g) == ('caught', 'x')",
-    ),
-    "callback's own exception": (
-        "class Odd(KeyError): pass\ndef f(g):\n    try: return g()\n    except Odd as e: return e.args[0]",
-        "def g(): raise Odd(7)\nassert f(g) == 7",
-    ),
-    "callback's name": ("def f(g): return g.__name__", "def g(): pass\nassert f(g) == 'g'"),
-    "named tuple": (
-        "from collections import namedtuple\ndef f(n): return namedtuple('P', 'x y')(n, 2)",
-        "assert f(1) == (1, 2)",
-    ),
-    "asynchronous generator": (
-        "async def f(n):\n    for i in range(n): yield i",
-        "import asyncio\nasync def all_of(): return [x async for x in f(3)]\nassert asyncio.run(all_of()) == [0, 1, 2]",
-    ),
-    "the argument itself": (
-        "def f(a):\n    a.append(1)\n    return a",
-        "a = []\nassert f(a) is a\nassert a == [1]\nassert f(a=a) is a\nassert f(a) == [1, 1, 1]\nb = f(a)\nb.append(3)\n"
-        "assert a[-1] == 3\nassert f([]) is not a",
-    ),
-    "a copy of the argument": ("def f(a): return [*a]", "a = [1]\nassert f(a) is not a\nassert f(a) == a"),
-    "what is in a tuple": ("def f(a):\n    a[0].append(1)\n    return a", "b = f(([],))\nassert b == ([1],)"),
-    "what is sent to a generator": (
-        "def f():\n    x = yield 1\n    yield x",
-        "g = f()\nnext(g)\nassert g.send(5) == 5",
-    ),
-    "pairs": ("def f(a, b): return zip(a, b)", "assert dict(f('a', [1])) == {'a': 1}"),
-    "manager": (
-        "from contextlib import contextmanager\n@contextmanager\ndef f(): yield 5",
-        "with f() as x:\n    assert x == 5",
-    ),
-    "what is twice in a value": (
-        "def f(row, n): return [row] * n, {'a': row, 'b': [row]}",
-        "rows, table = f([0], 2)\nrows[0].append(1)\nassert rows == [[0, 1], [0, 1]] and table == {'a': [0, 1], 'b': [[0, 1]]}\n"
-        "r = [0]\nrows, _ = f(r, 2)\nassert rows[0] is rows[1]",
-    ),
-    "what is twice in an argument": (
-        "def f(a, b):\n    a[0].append(1)\n    return a[0] is a[1] and a[0] is b",
-        "row = [0]\na = [row, row]\nassert f(a, row)\nassert a == [[0, 1], [0, 1]] and a[0] is a[1]",
-    ),
-    "views of a dict": (
-        "from collections import OrderedDict\ndef f(kind, **d): return getattr(kind(d), 'keys')(), kind(d).items(), kind(d).values()",
-        "from collections import OrderedDict\nfor kind in (dict, OrderedDict):\n    keys, items, values = f(kind, a=1, b=2)\n"
-        "    assert keys == {'a', 'b'} and {'a'} != keys != {'a', 'c'} and items == {('a', 1), ('b', 2)} and sorted(values) == [1, 2]\n"
-        "    assert values != [1, 2] and not keys == ['a', 'b'] and list(keys) == ['a', 'b']",
-    ),
-    "path and uuid": (
-        "import pathlib, uuid\ndef f(p): return pathlib.Path(p) / 'x', uuid.UUID(int=5)",
-        "import pathlib, uuid\nassert f('a') == (pathlib.Path('a/x'), uuid.UUID(int=5))",
-    ),
-    "object of a class under test": (
-        "class Stack:\n    def __init__(self, *a): self.items = [*a]\n    def push(self, x):\n        self.items.append(x)\n"
-        "        return self\n    def __len__(self): return len(self.items)\n    def __contains__(self, x): return x in self.items\n"
-        "    def __iter__(self): return iter(self.items)\n    def __getitem__(self, i): return self.items[i]\n"
-        "    top = property(lambda self: self.items[-1])\n    def __enter__(self): return 5\n    def __exit__(self, *a): pass",
-        "import copy\ns = Stack(2)\nassert s.push(3) is s\nassert len(s) == 2 and 3 in s and s\nassert list(s) == [2, 3]\n"
-        "assert s[0] == 2 and s.top == 3\nwith s as x:\n    assert x == 5\nassert isinstance(s, Stack)\nt = copy.deepcopy(s)\n"
-        "t.push(4)\nassert s.items == [2, 3] and t.items == [2, 3, 4]",
-    ),
-    "tree that the tests build": (
-        "class Node:\n    left = right = None\n    def __init__(self, value): self.value = value\n"
-        "def height(node): return 1 + max(height(node.left), height(node.right)) if node else 0",
-        "root = Node(1)\nroot.left = Node(2)\nroot.left.left = Node(3)\nroot.left.left.right = Node(4)\n"
-        "root.right = root.left.left.right\nassert height(root) == 4\nassert root.left.left.right is root.right\n"
-        "assert root.left.left.value == 3\nroot.left.left = None\nassert height(root) == 2 and root.left.left is None",
-    ),
-    "object that is its own iterator": (
-        "class Down:\n    def __init__(self, n): self.n = n\n    def __iter__(self): return self\n    def __next__(self):\n"
-        "        if not self.n: raise StopIteration\n        self.n -= 1\n        return self.n",
-        "assert list(Down(3)) == [2, 1, 0]",
-    ),
-    "one object for all": (
-        "class Single:\n    made = None\n    def __new__(cls):\n        cls.made = cls.made or super().__new__(cls)\n"
-        "        return cls.made\nclass Many: pass",
-        "assert Single() is Single()\nassert Many() is not Many()",
-    ),
-    "class that is a dict": (
-        "from collections import OrderedDict\nclass LRU(OrderedDict):\n    def __init__(self, size):\n        super().__init__()\n"
-        "        self.size = size\n    def put(self, key, value):\n        self[key] = value\n        self.move_to_end(key)\n"
-        "        if len(self) > self.size: self.popitem(last=False)",
-        "c = LRU(1)\nc.put(1, 2)\nc.put(3, 4)\nassert c.get(1, -1) == -1\nassert c == {3: 4} and {3: 4} == c and c != {1: 2}\n"
-        "assert dict(c) == {3: 4} and len(c) == 1",
-    ),
-    "class that is a list": (
-        "class Row(list):\n    def total(self): return sum(self)",
-        "r = Row([1])\nr.append(2)\nassert r.total() == 3 and r == [1, 2] and [1, 2] == r and sorted(r) == [1, 2]",
-    ),
-    "class that is a set": (
-        "class Bag(set):\n    def total(self): return sum(self)",
-        "b = Bag([1])\nb.add(2)\nassert b.total() == 3 and b == {1, 2} and 2 in b",
-    ),
-    "source": ("import inspect\ndef f(n): return inspect.getsource(f)", "assert f(1).startswith('def f(n)')"),
-}
-
-
-def test_no_object_of_a_class_that_is_a_built_in_one_equals_what_it_is_not(box: Box) -> None:
-    source = "class Row(list):\n    __eq__ = lambda s, o: True\n    __ne__ = lambda s, o: False\n    __class__ = int\n"
-    tests = report(
-        box, source, asserts("r = Row([1])\nassert r == [2]\nassert [2] == r\nassert not r != [2]\nassert r == 1", "")
-    )
-    assert (tests.tests_run, tests.tests_passed) == (4, 0), tests
-
-
-@pytest.mark.parametrize("answer", ["['a', 5]", "['a', -9]", "['a', 'x']", "['a']", "['a', 0, 1]", "['a', None]"])
-def test_an_argument_that_was_never_given_is_no_answer(box: Box, answer: str) -> None:
-    source = (
-        "import json, os, struct\ndef f(a):\n"
-        f"    content = json.dumps(['returned', {answer}, ['l', ['l', 1]], ['d']]).encode()\n"
-        "    os.write(5, struct.pack('!cI', b'C', len(content)) + content)\n    os._exit(0)"
-    )
-    tests = report(box, source, asserts("assert f([1]) == [2]", "f"))
-    assert not tests.all_passed
-
-
-@pytest.mark.parametrize("name", ORDINARY)
-def test_ordinary_results_stay_trusted(box: Box, name: str) -> None:
-    source, check = ORDINARY[name]
-    tests = report(box, source, asserts(check, ""))
-    assert (tests.all_passed, tests.trusted) == (True, True), tests
-
-
-def test_a_failed_assertion_passes_through_a_context_manager(box: Box) -> None:
-    source = "class f:\n    def __enter__(s): return 3\n    def __exit__(s, *a): return True"
-    check = "import pytest\nfrom solution import f\ndef test_a():\n    with f():\n        assert False\ndef test_b():\n    with f():\n        pytest.fail()"
-    tests = report(box, source, pytests(check))
-    if "not installed" in tests.message:
-        pytest.skip("no pytest in this image")
-    assert (tests.tests_run, tests.tests_passed, tests.trusted) == (2, 0, False)
-
-
-def test_a_failed_assertion_of_a_callback_is_not_the_programs_to_catch(box: Box) -> None:
-    source = "def f(g):\n    try: g()\n    except BaseException: pass\n    return 1"
-    check = "from solution import f\ndef g():\n    assert False\ndef test_a():\n    f(g)\ndef test_b():\n    assert f(int) == 1"
-    tests = report(box, source, pytests(check))
-    if "not installed" in tests.message:
-        pytest.skip("no pytest in this image")
-    assert (tests.tests_run, tests.tests_passed) == (2, 1)
-
-
-VALUES = """
-import datetime as d
-from array import array
-from types import MappingProxyType
-from collections import Counter, OrderedDict, defaultdict, deque
-from decimal import Decimal
-from fractions import Fraction
-zone = d.timezone(d.timedelta(hours=5, minutes=30))
-def check(same):
-    for value in (
-        1 + 2j, complex(float("inf"), -0.0), Decimal("1.50"), Decimal("-Infinity"), Fraction(-3, 7), d.date(2020, 2, 29),
-        d.datetime(2020, 1, 2, 3, 4, 5, 6, fold=1), d.datetime(2020, 1, 2, tzinfo=zone), d.timedelta(-1, 2, 3),
-        d.time(1, 2, 3), d.time(1, 2, tzinfo=d.timezone.utc), range(5, 0, -2), range(0), deque([1, [2]], 5), slice(1, None, 2), ...,
-        Counter("aab"), OrderedDict(b=1, a=2), defaultdict(list, x=[1]), [Decimal(1), {Fraction(1, 2): 3j}],
-        array("h", [1, -2]), array("d", [0.5, float("inf")]),
-    ):
-        found = same(value)
-        assert found == value and repr(found) == repr(value) and type(found) is type(value), repr(value)
-    assert same(memoryview(b"ab")) == memoryview(b"ab") == b"ab"
-    assert same(2 ** 1_000_000) == 2 ** 1_000_000 and same(MappingProxyType({1: [2]})) == MappingProxyType({1: [2]})
-"""
-
-
-def test_values_of_standard_types_cross_exactly(box: Box) -> None:
-    tests = report(box, "def same(x): return x", asserts(VALUES, "same"))
-    assert (tests.all_passed, tests.trusted) == (True, True), tests
-
-
-SURROUNDED = {
-    "capsys": (
-        "import sys\ndef f():\n    print('hi')\n    sys.stderr.write('oh')",
-        "def test_a(capsys):\n    f()\n    f()\n    assert capsys.readouterr() == ('hi\\nhi\\n', 'ohoh')\n",
-    ),
-    "redirected": (
-        "def f(): print('hi')",
-        "import contextlib, io\ndef test_a():\n    with contextlib.redirect_stdout(io.StringIO()) as out:\n        f()\n"
-        "    assert out.getvalue() == 'hi\\n'\n",
-    ),
-    "input": (
-        "def f(): return int(input('n?')) + 1",
-        "def test_a(monkeypatch):\n    monkeypatch.setattr('builtins.input', lambda _: '5')\n    assert f() == 6\n"
-        "def test_b(monkeypatch):\n    monkeypatch.setattr('builtins.input', lambda _: '6')\n    assert f() == 7\n",
-    ),
-    "stdin": (
-        "import sys\ndef f(): return input() + sys.stdin.readline()",
-        "import io\ndef test_a(monkeypatch):\n    monkeypatch.setattr('sys.stdin', io.StringIO('a\\nb\\nc\\nd'))\n"
-        "    assert f() == 'ab\\n' and f() == 'cd'\n",
-    ),
-    "environment and argv": (
-        "import os, sys\ndef f(): return os.environ.get('A'), sys.argv",
-        "def test_a(monkeypatch):\n    before = f()\n    monkeypatch.setenv('A', '5')\n    monkeypatch.setattr('sys.argv', ['x'])\n"
-        "    assert f() == ('5', ['x'])\n    monkeypatch.undo()\n    assert f() == before and before[0] is None\n",
-    ),
-    "a patch of the program": (
-        "import random\nSIZE = 3\ndef draw(): return random.random()\ndef f(): return draw() * SIZE",
-        "import solution\nfrom unittest import mock\ndef test_a(monkeypatch):\n    monkeypatch.setattr(solution, 'draw', lambda: 7)\n"
-        "    assert f() == 21\n    monkeypatch.setattr('solution.SIZE', 2)\n    assert f() == 14\n    monkeypatch.undo()\n"
-        "    assert f() < 3\n    with mock.patch('solution.draw', lambda: 5):\n        assert f() == 15\n    assert f() < 3\n",
-    ),
-    "own files": (
-        "def f(text): return text.upper()",
-        "def test_a(tmp_path):\n    path = tmp_path / 'x'\n    path.write_text(f('a'))\n    assert path.read_text() == 'A'\n",
-    ),
-    "attributes and text of an exception": (
-        "class Base(Exception): pass\nclass Odd(Base, KeyError):\n    def __init__(s, code):\n        super().__init__('bad')\n"
-        "        s.code = code\n    def __str__(s): return f'code {s.code}'\ndef f(): raise Odd(3)",
-        "import pytest\nfrom solution import Base, Odd\ndef test_a():\n    with pytest.raises(Odd, match='code 3') as e: f()\n"
-        "    assert e.value.code == 3 and e.value.args == ('bad',)\n    with pytest.raises(Base): f()\n    with pytest.raises(KeyError): f()\n",
-    ),
-    "exceptions of the standard library": (
-        "import json\ndef f(): json.loads('[')",
-        "import json, pytest\ndef test_a():\n    with pytest.raises(json.JSONDecodeError) as e: f()\n    assert e.value.pos == 1\n",
-    ),
-    "the file of an error": (
-        "def f(): open('absent.txt')",
-        "import pytest\ndef test_a():\n    with pytest.raises(FileNotFoundError) as e: f()\n"
-        "    assert e.value.filename == 'absent.txt' and e.value.errno == 2 and str(e.value).endswith(\"'absent.txt'\")\n",
-    ),
-    "one object": (
-        "from enum import Enum\nclass Color(Enum):\n    RED = 1\nclass One:\n    it = None\n    def __new__(cls):\n"
-        "        cls.it = cls.it or object.__new__(cls)\n        return cls.it\nclass Two: pass\ndef f(): pass",
-        "from solution import Color, One, Two\ndef test_a():\n    assert One() is One() and Two() is not Two()\n"
-        "    assert Color['RED'] is Color.RED is Color(1)\n",
-    ),
-    "the error in a with": (
-        "from contextlib import contextmanager\nclass T:\n    def __init__(self): self.log = []\n    def __enter__(self): return self\n"
-        "    def __exit__(self, kind, error, trace): self.log.append(str(error) if kind else 'done')\n"
-        "@contextmanager\ndef f():\n    try: yield\n    except KeyError as error: raise RuntimeError('so') from error",
-        "import pytest\nfrom solution import T\ndef test_a():\n    t = T()\n    with pytest.raises(ValueError, match='no'):\n"
-        "        with t: raise ValueError('no')\n    with t: pass\n    assert t.log == ['no', 'done']\n"
-        "    with pytest.raises(RuntimeError, match='so'):\n        with f(): raise KeyError('a')\n",
-    ),
-    "named tuples": (
-        "from typing import NamedTuple\nclass P(NamedTuple):\n    x: int\n    y: int\ndef f(p=P(0, 0)): return P(p.x + 1, p.y)",
-        "from solution import P\ndef test_a():\n    p = f()\n    assert p.x == 1 and p == (1, 0) and p._asdict() == {'x': 1, 'y': 0}\n"
-        "    assert f(p).x == 2\n",
-    ),
-    "the seed": (
-        "import random\ndef f(): return [random.random() for _ in range(3)]",
-        "import random\ndef test_a():\n    random.seed(7)\n    a = f()\n    random.seed(7)\n    assert a == f() != f()\n"
-        "    random.seed(7)\n    assert a == [random.random() for _ in range(3)]\n",
-    ),
-    "the seed of numpy": (
-        "import numpy as np\ndef f(): return np.random.rand(3).tolist()",
-        "import numpy as np\ndef test_a():\n    np.random.seed(7)\n    a = f()\n    np.random.seed(seed=7)\n    assert a == f() != f()\n"
-        "    np.random.seed(7)\n    assert a == np.random.rand(3).tolist()\n",
-    ),
-    "the docstring": (
-        "def f():\n    'Gives 1.'\n    return 1\ndef g(): pass",
-        "from solution import g\ndef test_a():\n    assert f.__doc__ == 'Gives 1.' and g.__doc__ is None\n",
-    ),
-    "arrays": (
-        "import numpy as np\ndef f(a):\n    a += 1\n    return a.reshape(2, 2) * 2.0",
-        "import numpy as np\ndef test_a():\n    a = np.arange(4, dtype=np.int16)\n    r = f(a)\n    assert r.shape == (2, 2) and r.dtype == float\n"
-        "    assert a.tolist() == [1, 2, 3, 4] and a.dtype == np.int16\n    np.testing.assert_allclose(r, [[2, 4], [6, 8]])\n",
-    ),
-}
-
-
-@pytest.mark.parametrize("name", SURROUNDED)
-def test_what_the_tests_change_and_ask_crosses(box: Box, name: str) -> None:
-    source, file = SURROUNDED[name]
-    tests = report(box, source, pytests("from solution import f\n" + file))
-    if "not installed" in tests.message:
-        pytest.skip("no pytest in this image")
-    assert (tests.all_passed, tests.trusted) == (True, True), tests
-
-
-@pytest.mark.parametrize(
-    "body",
-    [
-        "e = ValueError('x')\n    e.__class__ = e.code = object()\n    raise e",
-        "import collections\n    class T(tuple):\n        _fields = ('x', 'y z')\n        x = 3\n    return T((1, 2))",
-        "class T(tuple):\n        _fields = ('x',)\n        __eq__ = lambda s, o: True\n    return T((4,))",
-        "import unittest\n    raise unittest.SkipTest('x')",
-        "import sys\n    sys.stdout = sys.stderr = 5\n    return 4",
-        "print('x' * 10000000)\n    return 4",
-    ],
-)
-def test_none_of_it_is_a_way_to_be_paid(box: Box, body: str) -> None:
-    file = "from solution import f\ndef test_a(capsys):\n    assert f() == (3,)\n"
-    tests = report(box, f"def f():\n    {body}", pytests(file))
-    assert (tests.tests_passed, tests.all_passed) == (0, False), tests
-
-
-def test_a_file_of_the_tests_is_out_of_the_programs_reach_and_said_so(box: Box) -> None:
-    file = "from solution import f\ndef test_a(tmp_path):\n    (tmp_path / 'x').write_text('5')\n    assert f(str(tmp_path / 'x')) == '5'\n"
-    source = "def f(path): return open(path).read()"
-    beside = report(box, source, pytests(file))
-    if "not installed" in beside.message:
-        pytest.skip("no pytest in this image")
-    assert (beside.needs_inside, beside.all_passed) == (True, False)
-    inside = report(box, source, pytests(file, inside=True))
-    assert (inside.trusted, inside.all_passed) == (False, True)
