@@ -3,52 +3,37 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import math
 import time
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
-
-import torch
 
 from ..envs import make_vec
 from ..verifiers import UserError
 from . import run_dir as run_dirs
-from .checkpoint import (
-    best_checkpoints,
-    checkpoint_score,
-    checkpoint_step,
-    checkpoints,
-    is_among_best,
-    latest_checkpoint,
-    restore_state,
-    save_checkpoint,
-    weights_written,
-)
-from .critic import Critic, save_critic
+from .checkpoint import checkpoint_step, restore_state
+from .critic import Critic
 from .critic_settings import CriticSettings
 from .devices import finish, open_trackers, start_accelerator
-from .durable import published, sync, sync_tree, write_text
 from .dynamic_sampling import Sampled, sample_with_spread
-from .engines import Completion, Engine, Sampling
+from .engines import Engine
 from .env_options import env_options
-from .evaluate import Evaluation, check_rows, evaluate
+from .evaluate import Evaluation
 from .formula import formula
 from .generation import check_engine, generating, needs_check, open_engine, open_rollouts
-from .learner import LearnerBuilder
+from .learner import Learner, LearnerBuilder
 from .logprobs import TokenLogprobs
 from .metrics import MetricsLog, rollout_metrics
-from .models import save_policy
 from .monitor import Alarm, Monitor
 from .part_gains import part_weights
 from .ppo import CriticCredit
 from .progress import Reporter, Silent
 from .ranks import ranks_of_this_run
 from .rollouts import Player
+from .run_evaluations import RunEvaluations
+from .run_files import RunFiles
 from .run_state import RunState, Taken, UnfinishedStep
 from .samples import write_samples
 from .seeding import derive
@@ -97,7 +82,8 @@ class Trainer:
         self.reporter = (reporter or Silent()) if self.ranks.main else Silent()
         self.envs = make_vec(config.env.id, self._my_prompts * train.group_size, **env_options(config, config.env))
         self._warn_if_eval_tasks_are_trained_on()
-        checkpoint = self.ranks.alone(partial(self._claim, resume))
+        self.files = RunFiles(config, run_dir, self.reporter.say)
+        checkpoint = self.ranks.alone(partial(self.files.claim, resume))
 
         self.step = 0 if checkpoint is None else checkpoint_step(checkpoint)
         self._saved = None if checkpoint is None else self.step
@@ -128,24 +114,18 @@ class Trainer:
         )
         if checkpoint is not None:
             self.ranks.each(partial(restore_state, checkpoint, self.state))
-        if resume:
-            self.ranks.alone(self._check_kept_evaluations)
-        self._taken = self.queue.taken
-        say = self.reporter.say
-        self.engine = open_engine(
-            config.engine,
-            learner.loaded,
-            learner.policy,
-            self.ranks,
-            run_dir,
-            self.step,
-            say,
-            dtype="bfloat16" if train.precision == "bf16" else config.model.dtype,
-            batch_size=train.generation_batch_size,
-            autocast=self.accelerator.autocast,
+        self.evaluations = RunEvaluations(
+            config, run_dir, self.ranks, self.tokenizer, self.eos_ids, on_progress=self._evaluated
         )
+        if resume:
+            unfinished = self.unfinished.metrics is not None
+            self.ranks.alone(partial(self.evaluations.check_kept, self.step, unfinished))
+        self._taken = self.queue.taken
+        self.engine = self._open_engine(learner)
         self._generating = generating(self.engine, learner)
-        self.rollouts = open_rollouts(config, self._player(), learner, self.envs, self.queue, self.ranks, say)
+        self.rollouts = open_rollouts(
+            config, self._player(), learner, self.envs, self.queue, self.ranks, self.reporter.say
+        )
         with contextlib.ExitStack() as failed:
             failed.callback(self.close)
             renewed = self._renew_engine()
@@ -155,8 +135,10 @@ class Trainer:
             open_trackers(self.accelerator, config.log)
             self.log = MetricsLog(run_dir / "metrics.jsonl", self.accelerator)
             # Until here nothing of an earlier run was changed, so that settings that are refused cost nothing.
-            self.ranks.alone(self._save_config)
-            self.ranks.alone(self._forget_later_steps)
+            self.ranks.alone(self.files.save_config)
+            # The line of a step comes after its evaluation.
+            logged = self.step - (self.unfinished.metrics is not None)
+            self.ranks.alone(partial(self.files.forget_after, self.step, self.log, logged))
             failed.pop_all()
 
     def run(self) -> dict[str, Evaluation]:
@@ -183,8 +165,8 @@ class Trainer:
             self._save_if_new()
             self.reporter.say(f"stopped after step {self.step}; go on with: rlvr train --resume {self.run_dir}")
         with saved_whole(*self._models):
-            self.ranks.alone(self._write_final)
-        self.ranks.alone(partial(self._write_summary, results))
+            self.ranks.alone(partial(self.files.write_final, self.policy.model, self.tokenizer, self._critic))
+        self.ranks.alone(partial(self.files.write_summary, self.step, results))
         # A signal that came too late to stop anything is known to all of them, too.
         self._stops()
         finish(self.accelerator)
@@ -193,7 +175,7 @@ class Trainer:
 
     def _train(self, results: dict[str, Evaluation]) -> None:
         """All steps that are left, with the evaluations before, between and after; the first and last go to results."""
-        results["before"] = self._evaluate_at(0, None if self.step == 0 else _NoEngine())
+        results["before"] = self._evaluate_at(0) if self.step == 0 else self.evaluations.kept(0)
         if self.step == 0:
             self._heed(self.monitor.observe_evaluation(0, results["before"].metrics()))
         if self.unfinished.metrics is not None:
@@ -225,9 +207,7 @@ class Trainer:
             self.log.write(self.step, metrics)
         self.reporter.step(self.step, self.config.train.steps, metrics)
         settings = self.config.checkpoint
-        best = score is not None and self.ranks.alone(
-            partial(is_among_best, self.run_dir / "checkpoints", score, settings.keep_best)
-        )
+        best = score is not None and self.ranks.alone(partial(self.files.is_among_best, score))
         if best or (settings.every and (self.step % settings.every == 0 or last)):
             self.save(score)
 
@@ -285,7 +265,11 @@ class Trainer:
         # Whatever is sharded is gathered by all processes, and written by one.
         state = Taken(self.state.state_dict())
         with saved_whole(*self._models):
-            saved = self.ranks.alone(partial(self._write_checkpoint, state, score))
+            saved = self.ranks.alone(
+                partial(
+                    self.files.write_checkpoint, self.step, self.policy.model, self.tokenizer, state, score, self.log
+                )
+            )
         self._saved = self.step
         return saved
 
@@ -293,6 +277,21 @@ class Trainer:
         """End what is being generated, and let go of the engine, with its processes, memory and folders."""
         self.rollouts.close()
         run_dirs.release(self.run_dir)
+
+    def _open_engine(self, learner: Learner) -> Engine:
+        train = self.config.train
+        return open_engine(
+            self.config.engine,
+            learner.loaded,
+            learner.policy,
+            self.ranks,
+            self.run_dir,
+            self.step,
+            self.reporter.say,
+            dtype="bfloat16" if train.precision == "bf16" else self.config.model.dtype,
+            batch_size=train.generation_batch_size,
+            autocast=self.accelerator.autocast,
+        )
 
     def _player(self) -> Player:
         config = self.config
@@ -372,41 +371,9 @@ class Trainer:
             f"which are left out of the update ({first})"
         )
 
-    def _evaluate_at(self, step: int, engine: Engine | None = None) -> Evaluation:
+    def _evaluate_at(self, step: int) -> Evaluation:
         with self._generating():
-            return self._evaluate(step, engine or self.engine)
-
-    def _evaluate(self, step: int, engine: Engine) -> Evaluation:
-        return evaluate(
-            engine,
-            self.tokenizer,
-            self.eos_ids,
-            ks=self.config.eval.k,
-            batch_size=self.config.train.generation_batch_size,
-            ranks=self.ranks,
-            on_progress=lambda done, total: self._evaluated(step, done, total),
-            **self._samples_of(step),
-        )
-
-    def _samples_of(self, step: int) -> dict[str, Any]:
-        """Which samples an evaluation asks for, and where they are kept."""
-        settings, env = self.config.eval, self.config.eval_env
-        return {
-            "env": env.id,
-            "rows_path": self.run_dir / "eval" / f"step-{step:06d}.jsonl",
-            "options": env_options(self.config, env),
-            "n": settings.n,
-            "tasks": settings.tasks,
-            "sampling": self.config.sampling.sampling(settings.temperature),
-            "seed": derive(self.config.seed, "eval"),
-            "identity": {"model": self.config.model.model_dump(mode="json"), "step": step},
-        }
-
-    def _check_kept_evaluations(self) -> None:
-        """See that the evaluations that a resumed run goes on with are those that it asks for."""
-        check_rows(**self._samples_of(0), complete=self.step > 0)
-        if self.unfinished.metrics is not None or self.step >= self.config.train.steps:
-            check_rows(**self._samples_of(self.step), complete=False)
+            return self.evaluations.at(step, self.engine)
 
     def _evaluated(self, step: int, done: int, total: int) -> None:
         self.reporter.work(f"evaluate at step {step}", done, total)
@@ -436,68 +403,17 @@ class Trainer:
         return len(self.ranks.share(prompts))
 
     @property
+    def _critic(self) -> Critic | None:
+        return self.credit.critic.critic if isinstance(self.credit, CriticCredit) else None
+
+    @property
     def _models(self) -> list[TokenLogprobs | Critic]:
         """What is saved."""
-        return [self.policy, *([self.credit.critic.critic] if isinstance(self.credit, CriticCredit) else [])]
-
-    def _claim(self, resume: bool) -> Path | None:
-        """Make the folder of the run this run's; the checkpoint to go on from, if there is one."""
-        run_dirs.claim(self.run_dir, resume)
-        if resume:
-            return self._checkpoint_to_resume()
-        # At once, so that what is killed before it has begun can be resumed.
-        self._save_config()
-        return None
-
-    def _save_config(self) -> None:
-        config = self.config.model_copy(update={"run_dir": str(self.run_dir)})
-        run_dirs.save_config(config, self.run_dir / run_dirs.CONFIG)
-
-    def _forget_later_steps(self) -> None:
-        # The line of a step comes after its evaluation.
-        logged = self.step - (self.unfinished.metrics is not None)
-        left = self.log.forget_after(logged)
-        if left < logged:
-            self.reporter.say(
-                f"warning: {self.log.path} holds {left} of the {logged} steps before, so curves drawn from it lack the "
-                "others; the training itself goes on as if it held them all"
-            )
-        run_dirs.forget_after(self.run_dir, self.step)
+        return [self.policy, *([] if self._critic is None else [self._critic])]
 
     def _save_if_new(self) -> None:
         if self._saved != self.step:
             self.save()
-
-    def _write_checkpoint(self, state: Taken, score: float | None) -> Path:
-        # Whatever is not of later steps has to be there when the run is resumed, even after a power cut.
-        if self.log.path.exists():
-            sync(self.log.path)
-        for name in ("eval", "samples"):
-            sync_tree(self.run_dir / name)
-        return save_checkpoint(
-            self.run_dir / "checkpoints",
-            self.step,
-            self.policy.model,
-            self.tokenizer,
-            state,
-            self.config.checkpoint.keep_last,
-            self.config.checkpoint.keep_best,
-            score,
-        )
-
-    def _write_final(self) -> None:
-        with published(self.run_dir / "final") as final, weights_written(self.run_dir / "final"):
-            save_policy(self.policy.model, self.tokenizer, final)
-            if isinstance(self.credit, CriticCredit):
-                save_critic(self.credit.critic.critic, final / "critic")
-
-    def _checkpoint_to_resume(self) -> Path | None:
-        """The latest checkpoint; None where the run was cut short before it had one."""
-        folder = self.run_dir / "checkpoints"
-        if checkpoints(folder) or not run_dirs.was_cut_short(self.run_dir):
-            return latest_checkpoint(folder)
-        self.reporter.say("the run was cut short before its first checkpoint, so it begins anew")
-        return None
 
     def _warn_if_eval_tasks_are_trained_on(self) -> None:
         """Held-out tasks that are not held out make every pass@k a lie; lists are small enough to look."""
@@ -516,34 +432,6 @@ class Trainer:
                 stacklevel=2,
             )
 
-    def _write_summary(self, results: dict[str, Evaluation]) -> None:
-        summary: dict[str, Any] = {"steps": self.step}
-        summary |= {name: asdict(evaluation) for name, evaluation in results.items()}
-        best = best_checkpoints(self.run_dir / "checkpoints")
-        if self.config.checkpoint.keep_best and best:
-            place = str(best[0].relative_to(self.run_dir))
-            summary["best"] = {
-                "step": checkpoint_step(best[0]), "pass@1": checkpoint_score(best[0]), "checkpoint": place
-            }  # fmt: skip
-        # JSON has no NaN: a number that is none is written as null.
-        standard = json.loads(json.dumps(summary), parse_constant=lambda _: None)
-        write_text(self.run_dir / "summary.json", json.dumps(standard, indent=2) + "\n")
-
 
 class EvaluationStopped(Exception):
     """An evaluation ended early because a stop was asked for; its samples so far are kept."""
-
-
-class _NoEngine(Engine):
-    """Stands for the policy before training in a resumed run, whose samples can be read but no longer drawn."""
-
-    def stream(
-        self, prompts: Sequence[Sequence[int]], sampling: Sampling, seeds: Sequence[int]
-    ) -> Iterator[tuple[int, Completion]]:
-        raise UserError(
-            "The section eval asks for samples of the policy before training that were not drawn when the run began; "
-            "resume with its settings as they were."
-        )
-
-    def sync(self, weights: Iterable[tuple[str, torch.Tensor]], version: int) -> None:
-        raise NotImplementedError

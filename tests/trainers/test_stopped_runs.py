@@ -15,6 +15,7 @@ from rlvr.trainers.checkpoint import latest_checkpoint
 from rlvr.trainers.loop import Trainer
 from rlvr.trainers.models import load_model
 from rlvr.trainers.progress import Silent
+from rlvr.trainers.run_evaluations import RunEvaluations
 from rlvr.trainers.settings import TrainConfig
 
 numbers = count()
@@ -272,13 +273,13 @@ def test_a_folder_with_checkpoints_alone_holds_a_run(fine, whole, tmp_path, name
 
 def scored(monkeypatch, scores):
     """Has the evaluations of a run come out as given, by step."""
-    kept = Trainer._evaluate_at
+    kept = RunEvaluations.at
 
-    def evaluate_at(self, step, engine=None):
+    def evaluate_at(self, step, engine):
         found = kept(self, step, engine)
         return replace(found, avg=replace(found.avg, value=scores[step]))
 
-    monkeypatch.setattr(Trainer, "_evaluate_at", evaluate_at)
+    monkeypatch.setattr(RunEvaluations, "at", evaluate_at)
 
 
 def test_the_best_policy_is_kept_and_named_in_the_summary(fine, tmp_path, monkeypatch):
