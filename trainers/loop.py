@@ -13,6 +13,7 @@ from pathlib import Path
 from ..envs import make_vec
 from ..verifiers import UserError
 from . import run_dir as run_dirs
+from .absolute_paths import with_absolute_paths
 from .checkpoint import checkpoint_step, restore_state
 from .critic import Critic
 from .critic_settings import CriticSettings
@@ -71,7 +72,8 @@ class Trainer:
     def __init__(
         self, config: TrainConfig, run_dir: Path, reporter: Reporter | None = None, resume: bool = False
     ) -> None:
-        self.config = config
+        # The saved one is gone on with as it is: what samples were drawn with is compared with it.
+        self.config = config = config if resume else with_absolute_paths(config)
         self.stop_requested = False
         self.stop_signal: int | None = None
         train = config.train

@@ -88,13 +88,8 @@ def was_cut_short(run_dir: Path) -> bool:
 
 
 def save_config(config: TrainConfig, path: Path) -> None:
-    """Write every setting of a run, defaults included, so that the file alone repeats it.
-
-    Files that it imports are found from whichever folder; other relative paths (of a model, of data) are not.
-    """
+    """Write every setting of a run, defaults included, so that the file alone repeats it."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    imports = tuple(str(Path(name).absolute()) if name.endswith(".py") else name for name in config.imports)
-    config = config.model_copy(update={"imports": imports})
     write_text(path, yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False, allow_unicode=True))
 
 

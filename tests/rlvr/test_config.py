@@ -10,7 +10,9 @@ import yaml
 
 from rlvr import UserError
 from rlvr.config import find_recipe, import_extensions, load_config
+from rlvr.trainers.absolute_paths import with_absolute_paths
 from rlvr.trainers.run_dir import save_config
+from rlvr.trainers.settings import TrainConfig
 
 RECIPES = sorted(Path(str(files("rlvr.configs"))).glob("*.yaml"))
 SMALLEST = {"model": {"name": "somewhere"}, "env": {"id": "rlvr/Arithmetic-v0"}}
@@ -192,7 +194,8 @@ def test_files_to_import_are_found_from_any_folder_once_a_run_is_saved(tmp_path,
     (tmp_path / "extension_of_a_run.py").write_text("")
     monkeypatch.chdir(tmp_path)
     saved = tmp_path / "run" / "config.yaml"
-    save_config(load_config("quickstart", ["imports=[./extension_of_a_run.py, json.decoder]"]), saved)
+    given = load_config("quickstart", ["imports=[./extension_of_a_run.py, json.decoder]"])
+    save_config(with_absolute_paths(given), saved)
     monkeypatch.chdir(saved.parent)
     config = load_config(str(saved))
     try:
@@ -203,6 +206,39 @@ def test_files_to_import_are_found_from_any_folder_once_a_run_is_saved(tmp_path,
     (tmp_path / "extension_of_a_run.py").unlink()
     with pytest.raises(UserError, match=f"no file '{tmp_path}/extension_of_a_run.py' to import"):
         import_extensions(config.imports)
+
+
+def test_what_a_configuration_names_in_the_current_folder_is_named_from_the_root(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ("model", "critic"):
+        (tmp_path / name).mkdir()
+    for name in ("chat.jinja", "tasks.jsonl", "held_out.jsonl"):
+        (tmp_path / name).write_text("")
+    config = TrainConfig.model_validate(
+        {
+            "model": {"name": "model", "chat_template": "./chat.jinja"},
+            "env": {"id": "rlvr/GSM8K-v0", "options": {"path": "tasks.jsonl", "hub": "model"}},
+            "eval": {
+                "env": {"id": "rlvr/Math-v0", "options": {"path": {"train": "no.jsonl", "eval": "held_out.jsonl"}}}
+            },
+            "algorithm": {"name": "ppo"},
+            "critic": {"model": "critic"},
+        }
+    )
+    found = with_absolute_paths(config)
+    assert (found.model.name, found.model.chat_template) == (f"{tmp_path}/model", f"{tmp_path}/chat.jinja")
+    assert found.env.options == {"path": f"{tmp_path}/tasks.jsonl", "hub": "model"}
+    assert found.eval.env.options == {"path": {"train": "no.jsonl", "eval": f"{tmp_path}/held_out.jsonl"}}
+    assert found.critic.model == f"{tmp_path}/critic"
+    assert with_absolute_paths(found) == found
+
+
+def test_what_is_not_in_the_current_folder_stays_a_name(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "tiny").mkdir()
+    for name in ("quickstart", "qwen2.5_0.5b_gsm8k"):
+        config = load_config(name)
+        assert with_absolute_paths(config) == config
 
 
 def test_the_recipe_is_the_packaged_file():

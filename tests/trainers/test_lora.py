@@ -12,6 +12,7 @@ from transformers import AutoModelForCausalLM
 
 import rlvr
 from rlvr import UserError
+from rlvr.config import load_config
 from rlvr.trainers.critic import build_critic, load_critic, save_critic
 from rlvr.trainers.engines import Sampling
 from rlvr.trainers.engines.hf import HFEngine
@@ -260,10 +261,11 @@ def test_a_resumed_run_is_the_run_that_was_not_stopped(tmp_path, name):
 
 
 @pytest.mark.parametrize("lora", [{"r": 4}, None])
-def test_a_run_goes_on_with_no_other_base_model_than_it_began_with(tmp_path, lora):
+def test_a_run_goes_on_with_no_other_base_model_than_it_began_with(tmp_path, monkeypatch, lora):
     base = tmp_path / "base"
     save_policy(*build_tiny(0), base)
-    config = configuration(finely, model={"name": str(base), "warm_start": None, "lora": lora})
+    config = configuration(finely, model={"name": "base", "warm_start": None, "lora": lora})
+    monkeypatch.chdir(tmp_path)
     reporter = Stopping(after=2)
     reporter.trainer = Trainer(config, tmp_path / "run", reporter)
     reporter.trainer.run()
@@ -273,7 +275,10 @@ def test_a_run_goes_on_with_no_other_base_model_than_it_began_with(tmp_path, lor
         # One weight in the middle of one tensor, as another fine-tune of the same name has.
         next(other.parameters()).view(-1)[777] += 1e-3
     save_policy(other, tokenizer, base)
-    with pytest.raises(UserError, match=r"model\.name .*base' has other weights than when the run began"):
+    # It is found from any folder.
+    monkeypatch.chdir("/")
+    config = load_config(str(tmp_path / "run" / "config.yaml"))
+    with pytest.raises(UserError, match=rf"model\.name '{base}' has other weights than when the run began"):
         Trainer(config, tmp_path / "run", resume=True)
     assert (tmp_path / "run" / "metrics.jsonl").read_bytes() == before
     save_policy(*build_tiny(0), base)
