@@ -79,6 +79,7 @@ class Opposite:
         self.asked = False
         self.failure: Optional[BaseException] = None
         self.callbacks: list[Any] = []
+        self.numbers: dict = {}
         self.exceptions: dict = {}
         self.made: dict = {}
         self.given: dict = {}
@@ -276,15 +277,23 @@ class Opposite:
             if getattr(builtins, name, None) is value:
                 return ["x", name]
         if _is_mock(value):
-            self.callbacks.append(value)
-            return ["u", len(self.callbacks) - 1]
+            return ["u", self.number_of(value), _is_magic(value)]
         if callable(value):
-            self.callbacks.append(value)
-            return ["k", len(self.callbacks) - 1, str(getattr(value, "__name__", type(value).__name__))[:100]]
+            return ["k", self.number_of(value), str(getattr(value, "__name__", type(value).__name__))[:100]]
         if hasattr(value, "__next__") and not isinstance(value, io.IOBase):
             return plain.encode(list(itertools.islice(value, plain.MAX_NODES)), self.hand_over)
         self.needs_inside = True
         raise TypeError(f"a value of type {type(value).__name__} cannot be handed to the program's process")
+
+    def number_of(self, value: Any) -> int:
+        """The number under which the program knows it: the same each time, for what it is given it may take back."""
+        # A method is another object each time that it is asked for.
+        owner = getattr(value, "__self__", None) if type(value) in _METHODS else None
+        identity = id(value) if owner is None else (id(owner), value.__name__)
+        number: int = self.numbers.setdefault(identity, len(self.callbacks))
+        if number == len(self.callbacks):
+            self.callbacks.append(value)
+        return number
 
     def restore(self, tree: list) -> Any:
         """What stands here for what the program kept."""
@@ -321,8 +330,14 @@ def _is_mock(value: Any) -> bool:
     return mock is not None and isinstance(value, mock.NonCallableMock)
 
 
+def _is_magic(value: Any) -> bool:
+    return isinstance(value, sys.modules["unittest.mock"].MagicMixin)
+
+
 def _attribute_of_mock(mock: Any, name: str) -> Any:
     """What a mock of the tests has by a name; not what mocks are told and asked by, which is for the tests alone."""
+    if _is_mock(mock) and _is_magic(mock) and name in MAGIC:
+        return getattr(mock, name)
     if not _is_mock(mock) or name.startswith("_") or hasattr(type(mock), name):
         raise AttributeError(f"Mock object has no attribute {name!r}")
     return getattr(mock, name)
@@ -372,5 +387,8 @@ class _StandInModule(types.ModuleType):
 _OF_PYTEST = re.compile(
     r"[tT]est|pytest_|(?:setup|teardown)_(?:module|function|class|method)$|(?:setUp|tearDown)Module$"
 )
+MAGIC = tuple(f"__{name}__" for name in "len iter contains getitem setitem delitem enter exit bool int float".split())
+"""What Python calls of a `MagicMock` that a program was given."""
+_METHODS = (types.MethodType, types.BuiltinMethodType)
 _CLASS_NAME = re.compile(r"[A-Z]\w*")
 _CHANGED_IN_PLACE = (list, bytearray, array, deque, dict, set)

@@ -91,6 +91,8 @@ class _Server:
         self.calls = frames.Reader(CALLS, plain.MAX_BYTES)
         self.things: list[Any] = []
         self.numbers: dict = {}
+        self.of_tests_by_number: dict = {}
+        self.ways_back: dict = {}
         self.exceptions: dict = {}
         self.around = surroundings.Surroundings()
         self.patched: dict = {}
@@ -210,6 +212,8 @@ class _Server:
 
     def keep(self, value: Any) -> list:
         """Keep what cannot cross, and give the other side its number."""
+        if id(value) in self.ways_back:
+            return self.ways_back[id(value)]
         if len(self.things) >= _MOST_THINGS:
             raise plain.NotPlain("too many objects were handed out")
         number = self.numbers.setdefault(id(value), len(self.things))
@@ -230,15 +234,21 @@ class _Server:
     def restore(self, tree: list) -> Any:
         if tree[0] == "h":
             return self.things[tree[1]]
-        if tree[0] == "k":
-            return self.callback(tree[1], tree[2])
-        if tree[0] == "u":
-            return Mock(self, tree[1])
+        if tree[0] in ("k", "u"):
+            return self.of_tests(*tree)
         if tree[0] == "x":
             kind = getattr(builtins, tree[1])
             if isinstance(kind, type):
                 return kind
         raise plain.NotPlain("the data has a tag that is not known")
+
+    def of_tests(self, tag: str, number: int, about: Any) -> Any:
+        """What stands here for a function or a mock of the tests: one thing for one, and it goes back as that."""
+        if number not in self.of_tests_by_number:
+            thing = self.callback(number, about) if tag == "k" else (MagicMock if about else Mock)(self, number)
+            self.of_tests_by_number[number] = thing
+            self.ways_back[id(thing)] = [tag, number]
+        return self.of_tests_by_number[number]
 
     def callback(self, number: int, name: str) -> Callable:
         """A function of the tests, as the program sees it."""
@@ -283,6 +293,22 @@ class Mock:
 
     def __getattr__(self, name: str) -> Any:
         return self.__server.ask(["attribute", self.__number, name])
+
+
+class MagicMock(Mock):
+    """One with the methods that Python calls."""
+
+
+def _asked_for(name: str) -> Callable:
+    def method(self: MagicMock, *args: Any) -> Any:
+        value = self.__getattr__(name)(*args)
+        return iter(value) if name == "__iter__" else value
+
+    return method
+
+
+for _name in opposite.MAGIC:
+    setattr(MagicMock, _name, _asked_for(_name))
 
 
 def kind_of(value: Any) -> str:

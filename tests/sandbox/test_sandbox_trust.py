@@ -234,6 +234,14 @@ ORDINARY = {
         "class Odd(KeyError): pass\ndef f(g):\n    try: return g()\n    except Odd as e: return e.args[0]",
         "def g(): raise Odd(7)\nassert f(g) == 7",
     ),
+    "callbacks that are kept and known again": (
+        "class Bell:\n    def __init__(self): self.hooks = []\n    def add(self, hook): self.hooks.append(hook)\n"
+        "    def remove(self, hook): self.hooks.remove(hook)\n    def ring(self):\n        for hook in {*self.hooks}: hook()\n"
+        "def first(hooks): return [*hooks][0]",
+        "import functools\nlog = []\nclass Log:\n    def clear(self): log.clear()\nhook, mine = functools.partial(log.append, 1), Log()\n"
+        "bell = Bell()\nbell.add(hook)\nbell.add(hook)\nbell.add(mine.clear)\nbell.add(log.clear)\nbell.remove(mine.clear)\n"
+        "bell.remove(log.clear)\nbell.ring()\nassert log == [1]\nassert bell.hooks == [hook, hook] and first({hook}) is hook",
+    ),
     "callback's name": ("def f(g): return g.__name__", "def g(): pass\nassert f(g) == 'g'"),
     "named tuple": (
         "from collections import namedtuple\ndef f(n): return namedtuple('P', 'x y')(n, 2)",

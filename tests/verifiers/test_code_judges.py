@@ -177,6 +177,32 @@ def test_a_mock_that_it_is_given_is_an_object_of_the_tests() -> None:
         assert outcome(graded(cheat, pytests(MOCK))) == (0.0, "ok")
 
 
+MAGIC = """from unittest.mock import MagicMock, mock_open
+from solution import f
+def test_f():
+    session = MagicMock()
+    session.open.return_value.__enter__.return_value = [3]
+    session.__len__.return_value = 4
+    session.__getitem__.side_effect = {"a": 5}.__getitem__
+    session.__contains__.return_value = True
+    session.__iter__.return_value = iter([7])
+    assert f(session) == [3, 4, 5, True, [7], None]
+    session.open().__exit__.assert_called_once_with(None, None, None)
+    session.__setitem__.assert_called_once_with("b", 6)
+"""
+
+
+def test_a_magic_mock_has_the_methods_that_python_calls() -> None:
+    program = (
+        "def f(s):\n    with s.open() as lines:\n        pass\n    s['b'] = 6\n"
+        "    try: s['x']\n    except KeyError: return [*lines, len(s), s['a'], 1 in s, list(s), s.close and None]"
+    )
+    assert graded(program, pytests(MAGIC)).passed
+    for cheat in ("s.__eq__(3)", "s.__class__ = s.__init__", "s.__setattr__('__setitem__', 4)", "s._mock_children"):
+        cheat = f"def f(s):\n    try: {cheat}\n    except Exception: pass\n    return [3, 4, 5, True, [7], None]"
+        assert outcome(graded(cheat, pytests(MAGIC))) == (0.0, "ok")
+
+
 @pytest.mark.parametrize(
     "argument", ["n = [1]\nn.append(n)", "n = list(range(1_000_001))", "n = 2 ** 2_000_000", "n = iter(int, 1)"]
 )
