@@ -14,6 +14,7 @@ from ..sandbox.nearest import did_you_mean
 from .batch_options import rows_by_options, rows_of
 from .code_asserts import given_helpers
 from .code_block import solution_code
+from .code_forms import AssertTests, CallTests, PytestTests, StdinCase, StdinTests, Tests, names_of
 from .code_outcomes import (
     Outcome,
     has_opaque_value,
@@ -23,7 +24,7 @@ from .code_outcomes import (
     outcome_of_stdin,
     outcomes_of_calls,
 )
-from .code_tests import AssertTests, CallTests, PytestTests, StdinCase, StdinTests, Tests, names_of, read_tests
+from .code_tests import read_tests
 from .extraction import answer_region, resolve_think_style
 from .registry import verifier
 from .verdict import Status, Verdict, failure

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from .code_copies import COPIED
-from .code_tests import AssertTests, CallCase, CallTests, PytestTests, StdinCase
+from .code_forms import AssertTests, CallCase, CallTests, PytestTests, StdinCase
 
 if TYPE_CHECKING:
     from ..sandbox import CallResult, Result, TestReport

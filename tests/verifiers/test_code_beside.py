@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from rlvr.verifiers import UserError, Verdict, verify
+from rlvr.verifiers.code_fields import parsed
 from rlvr.verifiers.code_pytest import count_tests
 from rlvr.verifiers.code_reach import beyond_pytest
-from rlvr.verifiers.code_tests import _parsed, read_tests
+from rlvr.verifiers.code_tests import read_tests
 
 PLUS_ONE = "def f(x):\n    return x + 1"
 IMPORT = "from solution import f\n"
@@ -120,7 +121,7 @@ def test_what_a_program_has_beside_its_functions_does_not_matter() -> None:
     ],
 )
 def test_no_more_tests_are_asked_for_than_pytest_finds(source: str, count: int) -> None:
-    assert count_tests(_parsed(source, "")) == count
+    assert count_tests(parsed(source, "")) == count
     assert graded(PLUS_ONE, pytests(IMPORT + source)).passed
     assert graded("def f(x): return 7", pytests(IMPORT + source)).score == 0.0
 
@@ -273,7 +274,7 @@ def test_what_does_not_reach_the_program_from_another_process_is_said_so(name: s
     ],
 )
 def test_what_reaches_it_is_not_refused(source: str) -> None:
-    assert beyond_pytest(_parsed(source, ""), "solution") == ""
+    assert beyond_pytest(parsed(source, ""), "solution") == ""
 
 
 @pytest.mark.parametrize("path", ["path", "str(path)", "tmp_path"])

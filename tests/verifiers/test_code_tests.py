@@ -7,7 +7,8 @@ import pytest
 
 from rlvr.verifiers import UserError
 from rlvr.verifiers.code_copies import COPIED
-from rlvr.verifiers.code_tests import AssertTests, CallTests, PytestTests, StdinTests, names_of, read_tests
+from rlvr.verifiers.code_forms import AssertTests, CallTests, PytestTests, StdinTests, names_of
+from rlvr.verifiers.code_tests import read_tests
 
 CALLS: dict[str, Any] = {"form": "calls", "entry_point": "add", "cases": [{"args": [1, 2], "expected": 3}]}
 STDIN: dict[str, Any] = {"form": "stdin", "cases": [{"stdin": "1 2\n", "stdout": "3\n", "visible": True}]}
