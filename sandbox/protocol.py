@@ -19,6 +19,7 @@ import marshal
 from importlib import resources
 from typing import Any
 
+from .identity import with_identity_asked
 from .inside import asserts, frames, plain
 from .limits import Limits
 from .program import Program, TestProgram
@@ -34,6 +35,7 @@ MODULES = (
     "surroundings",
     "imports",
     "stand_ins",
+    "identity",
     "opposite",
     "asserts",
     "pytest_tests",
@@ -161,15 +163,21 @@ def _program(program: Program) -> dict[str, Any]:
 
 
 def _tests(test: TestProgram) -> dict[str, Any]:
+    source = with_identity_asked(test.source)
     return {
         "form": test.form,
-        "source": test.source,
-        "prepared": _prepared(test.source) if test.form == "asserts" else None,
+        "source": source,
+        "prepared": _prepared(source) if test.form == "asserts" else None,
         "entry_point": test.entry_point,
         "given": test.given,
-        "files": {path: _bytes(content) for path, content in test.files.items()},
+        "files": {path: _test_file(path, content) for path, content in test.files.items()},
         "module": test.module,
     }
+
+
+def _test_file(path: str, content: bytes | str) -> bytes:
+    asks = path.endswith(".py") and isinstance(content, str)
+    return _bytes(with_identity_asked(content) if asks else content)
 
 
 # A group of completions has the same tests; reading them once is a third of what these cost in the sandbox.

@@ -14,6 +14,7 @@ import fractions
 import functools
 import math
 import operator
+import re
 import types
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -48,6 +49,8 @@ _ARITHMETIC: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Mod: operator.mod,
     ast.Pow: operator.pow,
 }
+_CLASS = re.compile(r"[A-Z](\w*[a-z]\w*)?")
+_EXCEPTIONS = ("Error", "Exception", "Warning")
 _LARGEST_FACTOR = 10**300
 _LARGEST_POWER = 300
 _LONGEST = 100_000
@@ -160,8 +163,9 @@ def calls_program(tree: ast.Module, entry_point: str) -> bool:
 def makes_objects(tree: ast.Module, names: frozenset[str]) -> bool:
     """Whether the tests are about objects of the program's own classes, as far as their text says.
 
-    They call what has the name of a class and is neither theirs nor built in (`Stack()`), ask what the program gave
-    for an attribute that no plain value has (`f().push(3)`), or for its text (`str(f())`).
+    They name what has the name of a class and is neither theirs nor built in (`Stack()`, `Level.INFO`), but for
+    exceptions; ask what the program gave for an attribute that no plain value has (`f().push(3)`), or for its text
+    (`str(f())`); or ask whether two things are one.
 
     Args:
         tree: the tests.
@@ -179,7 +183,14 @@ def makes_objects(tree: ast.Module, names: frozenset[str]) -> bool:
         for target in node.targets
         if isinstance(target, ast.Name)
     }
+    own |= {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
     for node in ast.walk(tree):
+        if _asks_for_identity(node):
+            return True
+        if isinstance(node, ast.Name) and _names_class(node.id) and node.id not in own:
+            return True
+        if isinstance(node, ast.Attribute) and _names_class(node.attr) and getattr(node.value, "id", "") in names:
+            return True
         if isinstance(node, ast.Call):
             name = _function_name(node).rpartition(".")[2]
             if name[:1].isupper() and name not in own and not hasattr(builtins, name):
@@ -191,6 +202,20 @@ def makes_objects(tree: ast.Module, names: frozenset[str]) -> bool:
             if _is_call_of(value, names) or (isinstance(value, ast.Name) and value.id in values):
                 return True
     return False
+
+
+def _names_class(name: str) -> bool:
+    return bool(_CLASS.fullmatch(name)) and not hasattr(builtins, name) and not name.endswith(_EXCEPTIONS)
+
+
+def _asks_for_identity(node: ast.AST) -> bool:
+    if isinstance(node, ast.Compare):
+        sides = [node.left, *node.comparators]
+        asks = any(isinstance(operator, ast.Is | ast.IsNot) for operator in node.ops)
+    else:
+        sides = node.args[:2] if isinstance(node, ast.Call) else []
+        asks = isinstance(node, ast.Call) and _function_name(node).endswith((".assertIs", ".assertIsNot"))
+    return asks and not any(isinstance(side, ast.Constant) for side in sides)
 
 
 @functools.lru_cache(maxsize=1024)

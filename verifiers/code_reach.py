@@ -14,6 +14,11 @@ _CALLED = {
     "assertNoLogs": "its log",
     "importlib.reload": "importlib.reload",
     "inspect.getsource": "its source",
+    "dataclasses.asdict": "the class of an object",
+    "dataclasses.astuple": "the class of an object",
+    "dataclasses.fields": "the class of an object",
+    "dataclasses.replace": "the class of an object",
+    "dataclasses.is_dataclass": "the class of an object",
     "importlib.util.spec_from_file_location": "its file",
     "runpy.run_path": "its file",
     "runpy.run_module": "its file",
@@ -48,8 +53,6 @@ def beyond_pytest(tree: ast.Module, module: str) -> str:
     """The same where pytest makes the comparisons, which take a stand-in for what it stands for."""
     imported = {name: origin for node in ast.walk(tree) for name, origin in _imported(node)}
     for node in ast.walk(tree):
-        if isinstance(node, ast.Compare) and _asks_for_identity(node, imported):
-            return "whether two objects are one"
         if isinstance(node, ast.Compare) and _asks_for_class(node, imported, module):
             return _ATTRIBUTES["__class__"]
     return beyond(tree, module)
@@ -79,20 +82,6 @@ def _found(tree: ast.Module, module: str) -> Iterator[str]:
                 patched = _patched(node, imported)
                 if patched and patched.partition(".")[0] != module and patched not in _TOLD:
                     yield f"a patch of {patched}"
-
-
-def _asks_for_identity(node: ast.Compare, imported: dict[str, str]) -> bool:
-    """Whether what a method of an object gave is to be some object."""
-    sides = [node.left, *node.comparators]
-    same = any(isinstance(op, ast.Is | ast.IsNot) for op in node.ops)
-    if not same or any(isinstance(side, ast.Constant) for side in sides):
-        return False
-    calls = [side.func for side in sides if isinstance(side, ast.Call)]
-    return any(
-        (isinstance(call, ast.Attribute) and ast.unparse(call).partition(".")[0] not in imported)
-        or (isinstance(call, ast.Name) and call.id == "iter")
-        for call in calls
-    )
 
 
 def _asks_for_class(node: ast.Compare, imported: dict[str, str], module: str) -> bool:

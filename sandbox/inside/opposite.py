@@ -15,10 +15,12 @@ import threading
 import types
 from array import array
 from collections import deque
+from collections.abc import Generator
+from functools import partial
 from typing import Any, Optional
 
 from . import frames, imports, plain, raised, surroundings
-from .stand_ins import StandIn, marked_as_named, marked_as_tested
+from .stand_ins import StandIn, marked_as_named, marked_as_tested, told_to_program
 
 ASK, HEAR = 4, 5
 
@@ -77,6 +79,8 @@ class Opposite:
         self.trusted = True
         self.needs_inside = False
         self.asked = False
+        self.asking = False
+        self.handed_out: dict = {}
         self.failure: Optional[BaseException] = None
         self.callbacks: list[Any] = []
         self.numbers: dict = {}
@@ -170,6 +174,8 @@ class Opposite:
 
     def refuse_own_file(self, given: Any) -> None:
         """Refuse the path of a file that only the tests' process has, or will have."""
+        if _is_mock(given):
+            return  # which records that its text was asked for
         top = os.environ.get("TMPDIR", "")
         path = str(given) if isinstance(given, (str, os.PathLike)) else ""
         if top and path.startswith(f"{top}/"):
@@ -181,7 +187,7 @@ class Opposite:
     def do(self, operation: str, *args: Any) -> Any:
         """Have an operation done by the program."""
         reply = self.ask(["do", operation, self.encode(list(args)), self.encode({})])
-        return self.result(reply, may_stop=operation == "next")
+        return self.result(reply, may_stop=operation in ("next", "send", "throw"))
 
     def ask(self, question: list) -> list:
         """The answer to a question, after the callbacks that it took.
@@ -190,7 +196,11 @@ class Opposite:
             ProgramEnded: there is none.
         """
         with self.turn:
-            return self._ask(question)
+            before, self.asking = self.asking, True
+            try:
+                return self._ask(question)
+            finally:
+                self.asking = before
 
     def _ask(self, question: list) -> list:
         self.asked = True
@@ -205,7 +215,7 @@ class Opposite:
                 if reply[0] == "printed":
                     surroundings.say(reply[1:3])
                     continue
-                if reply[0] not in ("callback", "attribute"):
+                if reply[0] not in ("callback", "attribute", "set attribute"):
                     break
                 frames.write_frame(ASK, frames.CALL, plain.to_bytes(self.called_back(reply)))
             sound = (reply[0] == "returned" and len(reply) == 4) or (reply[0] == "raised" and len(reply) == 9)
@@ -223,12 +233,18 @@ class Opposite:
             function = self.callbacks[number]
             if kind == "attribute":
                 return ["result", self.encode(_attribute_of_mock(function, *given))]
+            if kind == "set attribute":
+                if given[0] in MAGIC:
+                    raise AttributeError(f"Mock object attribute {given[0]!r} is read-only")
+                _attribute_of_mock(function, given[0])
+                setattr(function, given[0], plain.decode(given[1], self.restore))
+                return ["result", None]
             args, kwargs = (plain.decode(tree, self.restore) for tree in given)
             return ["result", self.encode(function(*args, **kwargs))]
         except Exception as error:
             if isinstance(error, AssertionError):
                 self.failure = error
-            return ["failed", *raised.described(error, raised.arguments(error))]
+            return ["failed", *raised.described(error, raised.arguments(error)), self.number_of(error)]
 
     def result(self, reply: list, may_stop: bool = False) -> Any:
         """The value of an answer, or its exception, raised.
@@ -239,19 +255,28 @@ class Opposite:
         try:
             if reply[0] == "returned":
                 return plain.decode(reply[1], self.restore)
-            _, name, module, bases, told, attributes, text, _, _ = reply
-            kind = self.exception(name, module, bases)
-            said, kept = plain.decode(told), plain.decode(attributes)
-            if not isinstance(said, list) or not isinstance(kept, dict) or not isinstance(text, (str, type(None))):
-                raise plain.NotPlain("this is no answer")
+            error = self.error(*reply[1:7])
         except (plain.NotPlain, TypeError, ValueError):
             self.ended = True
             raise ProgramEnded("the program answered nonsense") from None
+        if isinstance(error, (StopIteration, StopAsyncIteration)) and not may_stop:
+            error = ProgramError(*error.args)
+        raise error
+
+    def error(self, name: Any, module: Any, bases: Any, given: Any, attributes: Any, text: Any) -> BaseException:
+        """An exception of the program's, as it was described, or one that it has from here."""
+        if type(name) is list:
+            own = self.restore(name)
+            if not isinstance(own, Exception):
+                raise plain.NotPlain("this is no exception")
+            return own
+        kind = self.exception(name, module, bases)
+        said, kept = plain.decode(given), plain.decode(attributes)
+        if not isinstance(said, list) or not isinstance(kept, dict) or not isinstance(text, (str, type(None))):
+            raise plain.NotPlain("this is no exception")
         if kind is ProgramExit:
-            raise ProgramExit(*said)
-        if issubclass(kind, (StopIteration, StopAsyncIteration)) and not may_stop:
-            kind = ProgramError
-        raise raised.rebuilt(kind, said, kept, text)
+            return ProgramExit(*said)
+        return raised.rebuilt(kind, said, kept, text)
 
     def exception(self, name: Any, module: Any, bases: Any) -> type:
         """The exception class of this name."""
@@ -276,6 +301,11 @@ class Opposite:
             name = str(value.__name__)
             if getattr(builtins, name, None) is value:
                 return ["x", name]
+        thing, number = self.handed_out.get(id(value), (None, None))
+        if thing is value and number is not None:
+            return ["h", number]
+        if isinstance(value, Exception):
+            return ["e", *raised.described(value, raised.arguments(value)), self.number_of(value)]
         if _is_mock(value):
             return ["u", self.number_of(value), _is_magic(value)]
         if callable(value):
@@ -301,6 +331,8 @@ class Opposite:
             return self.callbacks[tree[1]]
         if len(tree) == 2 and tree[0] == "x" and isinstance(getattr(builtins, str(tree[1]), None), type):
             return getattr(builtins, tree[1])
+        if len(tree) == 8 and tree[0] == "e" and type(tree[7]) is int:
+            return self.known_again(self.error(*tree[1:7]), tree[7])
         if len(tree) != 7 or tree[0] != "h" or type(tree[1]) is not int:
             raise plain.NotPlain("the data has a tag that is not known")
         _, number, kind, name, module, bases, _ = tree
@@ -308,9 +340,36 @@ class Opposite:
             return self.exception(name, module, bases)
         if kind == "coroutine":
             return self.awaiting(StandIn(self, number, str(name)[:100], kind))
+        if kind == "generator":
+            return self.known_again(self.stepping(StandIn(self, number, str(name)[:100], "iterator")), number)
         if kind == "async generator":
             return self.going_through(StandIn(self, number, str(name)[:100], kind))
         return StandIn(self, number, str(name)[:100], str(kind))
+
+    def known_again(self, value: Any, number: int) -> Any:
+        """The value, which goes back to the program as the thing of this number."""
+        self.handed_out[id(value)] = (value, number)
+        return value
+
+    def stepping(self, generator: StandIn) -> Generator:
+        """A generator that goes through one of the program's."""
+        step = partial(self.do, "next", generator)
+        while True:
+            try:
+                value = step()
+            except StopIteration as end:
+                return end.value
+            try:
+                sent = yield value
+            except GeneratorExit:
+                # It may also be let go of, at any moment.
+                if not self.asking:
+                    self.do("close", generator)
+                raise
+            except Exception as error:
+                step = partial(self.do, "throw", generator, told_to_program(error))
+            else:
+                step = partial(self.do, *(("next", generator) if sent is None else ("send", generator, sent)))
 
     async def awaiting(self, coroutine: StandIn) -> Any:
         """A coroutine that has one of the program's run to its end."""
@@ -370,6 +429,10 @@ class _StandInModule(types.ModuleType):
         if name.startswith("__"):
             raise AttributeError(name)
         return opposite.get(name)
+
+    def __dir__(self) -> list:
+        opposite = object.__getattribute__(self, "_opposite")
+        return sorted([*super().__dir__(), *opposite.result(opposite.ask(["names"]))])
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name.startswith("_"):

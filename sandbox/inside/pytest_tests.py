@@ -9,7 +9,7 @@ import os
 import sys
 from typing import Any
 
-from . import frames, harness, imports, opposite
+from . import frames, harness, identity, imports, opposite
 
 _LENGTH = 2000
 _NOT_STARTED = 4  # `pytest.ExitCode.USAGE_ERROR`: a conftest.py that cannot be imported, say
@@ -37,6 +37,11 @@ def conduct(job: dict, channel: harness.Channel, program: Any) -> None:
         channel.send(frames.END, [False, program.trusted, False])
         return
     sys.modules[job["module"]] = program.as_module(job["module"])
+    one = identity.Identity(program)
+    one.install()
+    if any(b"assertIs" in content for content in job["files"].values()):
+        importlib.import_module("unittest")
+        one.judge_cases()
     record = _Record(channel, job)
     # The same order and the same folder everywhere; nothing of the scratch folder configures it but the tests' files.
     options = ["-q", "-p", "no:cacheprovider", "--rootdir=.", "--override-ini=addopts=", "."]

@@ -11,7 +11,7 @@ import operator
 import sys
 import types
 from collections import OrderedDict
-from typing import Any, Callable
+from typing import Any, Callable, Optional
 
 from . import asserts, frames, harness, opposite, plain, pytest_tests, raised, surroundings
 
@@ -31,6 +31,8 @@ OPERATIONS: dict = {
     "len": len,
     "iter": iter,
     "next": next,
+    "send": lambda generator, value: generator.send(value),
+    "close": lambda generator: generator.close(),
     "reversed": reversed,
     "str": str,
     "repr": repr,
@@ -163,7 +165,11 @@ class _Server:
 
     def operation(self, name: str) -> Callable:
         """What is done to an object when the tests do this to its stand-in."""
-        return self.leave if name == "exit" else OPERATIONS[name]
+        return {"exit": self.leave, "throw": self.throw}.get(name) or OPERATIONS[name]
+
+    def throw(self, generator: Any, told: Any) -> Any:
+        """Raise what the tests throw where a generator stands."""
+        return generator.throw(AssertionError() if told is None else self.failure(*told))
 
     def leave(self, manager: Any, told: Any) -> Any:
         """End a `with` of the tests, where what they raised in it was told."""
@@ -204,8 +210,10 @@ class _Server:
             return [None, None]
 
     def raised(self, error: BaseException, args: list, kwargs: dict) -> list:
-        told = raised.arguments(error)
-        return ["raised", *raised.described(error, told), *self.after("call", args, kwargs)]
+        after = self.after("call", args, kwargs)
+        if id(error) in self.ways_back:
+            return ["raised", self.ways_back[id(error)], "", [], None, None, None, *after]
+        return ["raised", *raised.described(error, raised.arguments(error)), *after]
 
     def encode(self, value: Any) -> Any:
         return plain.encode(value, self.keep)
@@ -214,11 +222,9 @@ class _Server:
         """Keep what cannot cross, and give the other side its number."""
         if id(value) in self.ways_back:
             return self.ways_back[id(value)]
-        if len(self.things) >= _MOST_THINGS:
-            raise plain.NotPlain("too many objects were handed out")
-        number = self.numbers.setdefault(id(value), len(self.things))
-        if number == len(self.things):
-            self.things.append(value)
+        if isinstance(value, Exception):
+            return ["e", *raised.described(value, raised.arguments(value)), self.number_of(value)]
+        number = self.number_of(value)
         kind = kind_of(value)
         bases: list = []
         if isinstance(value, type):
@@ -231,7 +237,17 @@ class _Server:
         module = str(getattr(value, "__module__", ""))[:100]
         return ["h", number, kind, str(name)[:100], module, bases, callable(value)]
 
+    def number_of(self, value: Any) -> int:
+        if len(self.things) >= _MOST_THINGS:
+            raise plain.NotPlain("too many objects were handed out")
+        number: int = self.numbers.setdefault(id(value), len(self.things))
+        if number == len(self.things):
+            self.things.append(value)
+        return number
+
     def restore(self, tree: list) -> Any:
+        if tree[0] == "e":
+            return self.failure(*tree[1:])
         if tree[0] == "h":
             return self.things[tree[1]]
         if tree[0] in ("k", "u"):
@@ -270,22 +286,31 @@ class _Server:
                 raise self.failure(*reply[1:])
             self.answer(reply)
 
-    def failure(self, name: str, module: str, bases: list, told: Any, attributes: Any, text: Any) -> BaseException:
-        """What a function of the tests raised; where the program has an exception class of that name, as that."""
+    def failure(
+        self, name: str, module: str, bases: list, told: Any, attributes: Any, text: Any, number: Optional[int] = None
+    ) -> BaseException:
+        """An exception of the tests, the same for one number; where the program has a class of that name, as that."""
+        if number in self.of_tests_by_number:
+            known: BaseException = self.of_tests_by_number[number]
+            return known
         own = vars(self.module).get(name)
         if isinstance(own, type) and issubclass(own, Exception):
             kind: type = own
         else:
             kind = raised.class_of(name, module, bases, self.exceptions) or RuntimeError
-        return raised.rebuilt(kind, plain.decode(told), plain.decode(attributes), text)
+        error = raised.rebuilt(kind, plain.decode(told), plain.decode(attributes), text)
+        if number is not None:
+            self.of_tests_by_number[number] = error
+            self.ways_back[id(error)] = ["k", number]
+        return error
 
 
 class Mock:
     """A mock of the tests, as the program sees it."""
 
     def __init__(self, server: _Server, number: int) -> None:
-        self.__server = server
-        self.__number = number
+        object.__setattr__(self, "_Mock__server", server)
+        object.__setattr__(self, "_Mock__number", number)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call it there."""
@@ -293,6 +318,9 @@ class Mock:
 
     def __getattr__(self, name: str) -> Any:
         return self.__server.ask(["attribute", self.__number, name])
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        self.__server.ask(["set attribute", self.__number, name, self.__server.encode(value)])
 
 
 class MagicMock(Mock):
@@ -316,6 +344,8 @@ def kind_of(value: Any) -> str:
     kind = type(value)
     if kind is types.CoroutineType:
         return "coroutine"
+    if kind is types.GeneratorType:
+        return "generator"
     if kind is types.AsyncGeneratorType:
         return "async generator"
     if isinstance(value, _DATA):
@@ -358,7 +388,7 @@ _DATA = (int, float, str, bytes, bytearray, list, tuple, set, frozenset, dict)
 _WITHOUT_IDENTITY = (type(None), bool, int, float, complex, str, bytes)
 _FUNCTIONS = (types.FunctionType, types.BuiltinFunctionType, types.MethodType, types.MethodWrapperType)
 _ITERABLES: tuple = ([], (), "", "\u00e9", b"", {}, set(), range(0), range(1 << 70))
-_ITERATORS: tuple = (types.GeneratorType, *[type(iter(made)) for made in _ITERABLES])
+_ITERATORS: tuple = tuple(type(iter(made)) for made in _ITERABLES)
 _ITERATORS += (type(iter({}.values())), type(iter({}.items())), type(reversed([])), type(reversed({})))
 _ORDERED: OrderedDict = OrderedDict()
 _MAPPINGS: tuple = ({}, _ORDERED)

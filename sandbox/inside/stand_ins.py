@@ -26,7 +26,7 @@ class StandIn:
 
     def __init__(self, opposite: Any, number: int, name: str, kind: str) -> None:
         object.__setattr__(self, "_kind", kind)
-        object.__setattr__(self, "_made", False)
+        object.__setattr__(self, "_made", "")
         object.__setattr__(self, "_named", False)
         object.__setattr__(self, "_opposite", opposite)
         object.__setattr__(self, "_number", number)
@@ -39,7 +39,7 @@ class StandIn:
         if not object.__getattribute__(self, "_named") and kind not in _CALLABLES and not _made(self):
             _doubt(self)
         value = opposite.call(_number(self), list(args), kwargs)
-        return _marked(value) if kind == "tested class" else value
+        return _marked(value, "object") if kind == "tested class" else value
 
     def __getattr__(self, name: str) -> Any:
         if name == "__name__":
@@ -47,6 +47,8 @@ class StandIn:
         if name.startswith(_MARKS_OF_PYTEST):
             # Asked of all that a test file has, which says nothing about the program.
             raise AttributeError(name)
+        if name in _OF_CLASSES and _kind(self) in _WITH_NAMES:
+            return _do(self, "getattr", name)
         if name.startswith("__") and name.endswith("__") and name not in ("__doc__", "__dict__"):
             if name in _INSIDES and not _is_asked_by_mock():
                 object.__getattribute__(self, "_opposite").needs_inside = True
@@ -54,11 +56,10 @@ class StandIn:
         if object.__getattribute__(self, "_named") and _kind(self) in _WITH_NAMES:
             # Part of what the tests asked for by name.
             value = marked_as_named(_do(self, "getattr", name))
-            return _marked(value) if _kind(self) == "tested class" else value
+            return _marked(value, "member") if _kind(self) == "tested class" else value
         if _kind(self) == "iterator":
-            if name not in ("send", "throw", "close"):
-                raise AttributeError(f"{_name(self)!r} object has no attribute {name!r}")
-        elif not _made(self):
+            raise AttributeError(f"{_name(self)!r} object has no attribute {name!r}")
+        if not _made(self):
             _doubt(self)
         value = _do(self, "getattr", name)
         given = object.__getattribute__(self, "_opposite").given.get((_number(self), name))
@@ -97,14 +98,14 @@ class StandIn:
     def __exit__(self, kind: Any, error: Any, trace: Any) -> bool:
         if not _made(self) and _kind(self) != "manager":
             _doubt(self)
-        swallowed = bool(_do(self, "exit", _told(error))) and kind is not None
+        swallowed = bool(_do(self, "exit", told_to_program(error))) and kind is not None
         if swallowed:
             _doubt(self)
         # A failed test stays one: an assertion, or an outcome of pytest's, which is no Exception.
         return swallowed and issubclass(kind, Exception) and not issubclass(kind, AssertionError)
 
 
-def _told(error: Any) -> Any:
+def told_to_program(error: Any) -> Any:
     """What a context manager of the program's hears of an exception: of a failed test nothing, for it has values."""
     if not isinstance(error, Exception) or isinstance(error, AssertionError):
         return None
@@ -125,7 +126,7 @@ def _copied(thing: StandIn, operation: str) -> Any:
     if _kind(thing) in (*_WITH_NAMES, "exception"):
         return thing
     value = _do(thing, operation)
-    return _marked(value) if _made(thing) else value
+    return _marked(value, "object") if _made(thing) else value
 
 
 def _do(thing: StandIn, operation: str, *args: Any) -> Any:
@@ -146,18 +147,21 @@ def _kind(thing: StandIn) -> str:
     return kind
 
 
-def _marked(value: Any) -> Any:
-    """The value, marked as an object that the tests made, of a class that they test; the same for the same object."""
+def _marked(value: Any, how: str) -> Any:
+    """The value, marked as an object that the tests made of a class that they test, or as a member of such a class.
+
+    The same for the same object.
+    """
     if type(value) is not StandIn:
         return value
-    object.__setattr__(value, "_made", True)
+    object.__setattr__(value, "_made", how)
     made: dict = object.__getattribute__(value, "_opposite").made
     return made.setdefault(_number(value), value)
 
 
-def _made(thing: StandIn) -> bool:
-    """Whether the tests made it, of a class that they test."""
-    made: bool = object.__getattribute__(thing, "_made")
+def _made(thing: StandIn) -> str:
+    """How the tests came by it, of a class that they test: as an "object" or a "member" of it; "" if not at all."""
+    made: str = object.__getattribute__(thing, "_made")
     return made
 
 
@@ -176,6 +180,24 @@ def is_same(left: Any, right: Any) -> bool:
     if type(left) is StandIn and type(right) is StandIn:
         return _number(left) == _number(right)
     return left is right
+
+
+def is_judged_same(left: Any, right: Any) -> bool:
+    """The same where it decides about a test.
+
+    What a name means in the program (`Level.INFO`) is the program's word, so that it is no measure of what it gave.
+    """
+    same = is_same(left, right)
+    if same and type(left) is StandIn and type(right) is StandIn and left is not right:
+        known = {_made(left) or object.__getattribute__(left, "_named") for left in (left, right)}
+        if "object" not in known and False in known:
+            _doubt(left)
+    return same
+
+
+def is_data(value: Any) -> bool:
+    """Whether it stands for an object whose class inherits from a built-in one."""
+    return type(value) is StandIn and _kind(value) == "data"
 
 
 def asks_for_type(side: Any, other: Any) -> bool:
@@ -212,7 +234,7 @@ def _add_operators() -> None:
                 raise TypeError(f"object of type {object.__getattribute__(self, '_name')!r} has no len()")
             value = _do(self, operation, *args)
             # An object may be its own iterator.
-            return _marked(value) if operation == "iter" and _made(self) else value
+            return _marked(value, "object") if operation == "iter" and _made(self) else value
 
         return tell
 
@@ -223,7 +245,7 @@ def _add_operators() -> None:
             if operation not in _METHODS or not trusted:
                 _doubt(self)
             value = _do(self, operation, *args)
-            return _marked(value) if member else value
+            return _marked(value, "member") if member else value
 
         return show
 
@@ -288,6 +310,7 @@ _CALLABLES = ("function", "class", "exception")
 # What the tests ask of an instance of a class under test without showing it what is expected.
 _METHODS = ("getitem", "enter", "int", "float", "index")
 _MARKS_OF_PYTEST = ("_pytest", "_mock_name", "pytestmark", "__test__")
+_OF_CLASSES = ("__mro__", "__bases__", "__qualname__", "__members__")
 # What only the function itself could say.
 _INSIDES = (
     "__signature__",

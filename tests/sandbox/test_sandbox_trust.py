@@ -144,6 +144,11 @@ DECIDES = {
         "class Lie:\n    startswith = lambda s, t: True\nclass X: pass",
         "n = Node()\nn.next = Node()\nassert n.next.startswith('Hello')",
     ),
+    "what a name means": (
+        "class Meta(type): __getattr__ = lambda c, n: out\nclass Level(metaclass=Meta): pass\n"
+        "class X:\n    def __init__(self):\n        global out\n        out = self",
+        "assert out is Level.INFO",
+    ),
     "comparison of an object that the tests made": (
         "class Made:\n    __eq__ = lambda s, o: True\nclass X: pass",
         "assert Made() == Made()",
@@ -233,6 +238,31 @@ ORDINARY = {
     "callback's own exception": (
         "class Odd(KeyError): pass\ndef f(g):\n    try: return g()\n    except Odd as e: return e.args[0]",
         "def g(): raise Odd(7)\nassert f(g) == 7",
+    ),
+    "generator that is one": (
+        "def f(n):\n    try:\n        got = yield n\n        while got:\n            try: got = yield got + 1\n"
+        "            except KeyError as e: got = yield e.args[0]\n        return 'end'\n    finally: ended.append(n)\n"
+        "ended = []\ndef closed(): return ended\ndef total(g): return sum(g)\ndef count(n): yield from range(n)",
+        "import inspect, types\ng = f(3)\nassert inspect.isgenerator(g) and isinstance(g, types.GeneratorType) and iter(g) is g\n"
+        "assert next(g) == 3 and g.send(5) == 6\nassert g.throw(KeyError('x')) == 'x'\ntry:\n    g.send(0)\n    assert False\n"
+        "except StopIteration as e:\n    assert e.value == 'end'\nh = f(1)\nnext(h)\nh.close()\nassert closed() == [3, 1]\n"
+        "assert total(count(4)) == 6 and [*count(2)] == [0, 1] and not inspect.isgenerator(closed())",
+    ),
+    "exceptions as values": (
+        "class Bad(ValueError):\n    def __init__(self, code):\n        super().__init__(f'bad {code}')\n        self.code = code\n"
+        "def f(n): return None, Bad(n)\ndef tell(hook): hook(KeyError('k'))\ndef code(e): return getattr(e, 'code', e.args)\n"
+        "def same(a, b): return a is b",
+        "value, e = f(3)\nassert value is None and isinstance(e, Bad) and isinstance(e, ValueError) and type(e) is Bad\n"
+        "assert e.code == 3 and e.args == ('bad 3',) and code(e) == 3 and same(e, e) and code(IndexError(4)) == (4,)\n"
+        "seen = []\ntell(seen.append)\nassert isinstance(seen[0], KeyError) and seen[0].args == ('k',)\n"
+        "try:\n    raise f(1)[1]\nexcept Bad as error:\n    assert str(error) == 'bad 1'",
+    ),
+    "exceptions of the tests": (
+        "def relay(f): return f()\ndef caught(f):\n    try: return f()\n    except Exception as e: return e\n"
+        "def told(f, hook):\n    try: f()\n    except Exception as e: hook(e)",
+        "class Own(Exception): pass\ne, seen = Own('x'), []\ndef f(): raise e\ntry:\n    relay(f)\n    assert False\n"
+        "except Own as error:\n    assert error is e\nassert caught(f) is e\ntold(f, seen.append)\nassert seen == [e]\n"
+        "assert relay(lambda: e) is e",
     ),
     "callbacks that are kept and known again": (
         "class Bell:\n    def __init__(self): self.hooks = []\n    def add(self, hook): self.hooks.append(hook)\n"

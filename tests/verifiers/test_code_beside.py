@@ -224,10 +224,6 @@ BEYOND = {
         "class Q: pass\ndef f(x): return Q()",
         "from solution import Q\ndef test_f():\n    assert type(Q()) is Q\n    from solution import f\n    assert f(1)\n",
     ),
-    "whether two objects are one": (
-        "class Q:\n    def add(self, x): return self\ndef f(x): return Q()",
-        "from solution import Q, f\ndef test_f():\n    q = Q()\n    assert q.add(1) is q and f(1) is not q\n    assert f(1) != 0\n",
-    ),
     "StopIteration of a function": (
         "def f(x): raise StopIteration",
         f"import pytest\n{IMPORT}def test_f():\n    with pytest.raises(StopIteration):\n        f(1)\n",

@@ -203,6 +203,27 @@ def test_a_magic_mock_has_the_methods_that_python_calls() -> None:
         assert outcome(graded(cheat, pytests(MAGIC))) == (0.0, "ok")
 
 
+def test_a_mock_keeps_what_it_is_given_and_what_was_asked_of_it() -> None:
+    tests = pytests(
+        "from unittest.mock import MagicMock, Mock\nfrom solution import f\ndef test_f():\n    m = Mock()\n    f(m)\n"
+        "    assert m.timeout == 5 and m.hook(2) == 3\n    n = MagicMock()\n    f(n)\n    assert n.mock_calls == []\n"
+    )
+    assert graded("def f(m):\n    m.timeout = 5\n    m.hook = lambda x: x + 1", tests).passed
+    assert outcome(graded("def f(m): pass", tests)) == (0.0, "ok")
+    cheat = "def f(m):\n    try: m.mock_calls = []\n    finally: m.timeout = 5"
+    assert outcome(graded(cheat, tests)) == (0.0, "ok")
+
+
+def test_what_a_module_and_a_class_hold_can_be_asked() -> None:
+    tests = pytests(
+        "import solution\nfrom solution import B\ndef test_f():\n    assert 'f' in dir(solution) and '_g' not in dir(solution)\n"
+        "    assert B.f.__qualname__ == 'B.f' and len(B.__mro__) == 3\n"
+    )
+    program = "class A: pass\nclass B(A):\n    def f(self): pass\ndef f(): pass\ndef _g(): pass"
+    assert graded(program, tests).passed
+    assert outcome(graded(program.replace("(A)", ""), tests)) == (0.0, "ok")
+
+
 @pytest.mark.parametrize(
     "argument", ["n = [1]\nn.append(n)", "n = list(range(1_000_001))", "n = 2 ** 2_000_000", "n = iter(int, 1)"]
 )

@@ -163,7 +163,7 @@ def test_integers_that_hash_alike_are_compared_in_one_pass() -> None:
 def test_an_argument_that_the_assertion_reads_again_is_copied(source: str, copied: bool) -> None:
     form = asserts(source)
     assert isinstance(form, AssertTests)
-    assert ("deepcopy" in form.source) is copied
+    assert (COPIED in form.source) is copied
     assert (
         form.source.replace(COPIED, "").replace("((a))", "(a)").replace("*(a)", "*a").replace("k=(a)", "k=a") == source
     )
@@ -184,7 +184,7 @@ def test_tests_of_what_becomes_of_arguments_are_left_as_they_are() -> None:
     assert isinstance(copied, PytestTests)
     assert isinstance(own, PytestTests)
     assert own.files == files
-    assert "deepcopy" in copied.files["test_f.py"]
+    assert COPIED in copied.files["test_f.py"]
     assert (copied.copied, own.copied) == (True, False)
 
 
