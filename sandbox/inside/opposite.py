@@ -20,7 +20,7 @@ from functools import partial
 from typing import Any, Optional
 
 from . import frames, imports, plain, raised, surroundings
-from .stand_ins import StandIn, marked_as_named, marked_as_tested, told_to_program
+from .stand_ins import StandIn, marked_as_named, marked_as_tested
 
 ASK, HEAR = 4, 5
 
@@ -244,7 +244,7 @@ class Opposite:
         except Exception as error:
             if isinstance(error, AssertionError):
                 self.failure = error
-            return ["failed", *raised.described(error, raised.arguments(error)), self.number_of(error)]
+            return ["failed", *self.described(error)]
 
     def result(self, reply: list, may_stop: bool = False) -> Any:
         """The value of an answer, or its exception, raised.
@@ -305,7 +305,7 @@ class Opposite:
         if thing is value and number is not None:
             return ["h", number]
         if isinstance(value, Exception):
-            return ["e", *raised.described(value, raised.arguments(value)), self.number_of(value)]
+            return ["e", *self.described(value)]
         if _is_mock(value):
             return ["u", self.number_of(value), _is_magic(value)]
         if callable(value):
@@ -314,6 +314,17 @@ class Opposite:
             return plain.encode(list(itertools.islice(value, plain.MAX_NODES)), self.hand_over)
         self.needs_inside = True
         raise TypeError(f"a value of type {type(value).__name__} cannot be handed to the program's process")
+
+    def described(self, error: Exception) -> list:
+        """An exception of the tests as data, with its number and that of its class."""
+        numbers = [self.number_of(error), self.number_of(type(error))]
+        return [*raised.described(error, raised.arguments(error)), numbers]
+
+    def told(self, error: Any) -> Optional[list]:
+        """What the program hears of an exception where it stands: of a failed assertion nothing, for it has values."""
+        if not isinstance(error, Exception) or isinstance(error, AssertionError):
+            return None
+        return self.described(error)
 
     def number_of(self, value: Any) -> int:
         """The number under which the program knows it: the same each time, for what it is given it may take back."""
@@ -367,7 +378,7 @@ class Opposite:
                     self.do("close", generator)
                 raise
             except Exception as error:
-                step = partial(self.do, "throw", generator, told_to_program(error))
+                step = partial(self.do, "throw", generator, self.told(error))
             else:
                 step = partial(self.do, *(("next", generator) if sent is None else ("send", generator, sent)))
 

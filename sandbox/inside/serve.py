@@ -287,11 +287,11 @@ class _Server:
             self.answer(reply)
 
     def failure(
-        self, name: str, module: str, bases: list, told: Any, attributes: Any, text: Any, number: Optional[int] = None
+        self, name: str, module: str, bases: list, told: Any, attributes: Any, text: Any, numbers: Optional[list] = None
     ) -> BaseException:
         """An exception of the tests, the same for one number; where the program has a class of that name, as that."""
-        if number in self.of_tests_by_number:
-            known: BaseException = self.of_tests_by_number[number]
+        if numbers is not None and numbers[0] in self.of_tests_by_number:
+            known: BaseException = self.of_tests_by_number[numbers[0]]
             return known
         own = vars(self.module).get(name)
         if isinstance(own, type) and issubclass(own, Exception):
@@ -299,9 +299,12 @@ class _Server:
         else:
             kind = raised.class_of(name, module, bases, self.exceptions) or RuntimeError
         error = raised.rebuilt(kind, plain.decode(told), plain.decode(attributes), text)
-        if number is not None:
-            self.of_tests_by_number[number] = error
-            self.ways_back[id(error)] = ["k", number]
+        if numbers is not None:
+            self.of_tests_by_number[numbers[0]] = error
+            self.ways_back[id(error)] = ["k", numbers[0]]
+            if kind.__module__ == raised.__name__:
+                # A class of the tests' own, made here by its name.
+                self.ways_back[id(kind)] = ["k", numbers[1]]
         return error
 
 

@@ -8,8 +8,6 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from . import raised
-
 
 class StandIn:
     """An object or a function that lives in the program's process.
@@ -98,18 +96,12 @@ class StandIn:
     def __exit__(self, kind: Any, error: Any, trace: Any) -> bool:
         if not _made(self) and _kind(self) != "manager":
             _doubt(self)
-        swallowed = bool(_do(self, "exit", told_to_program(error))) and kind is not None
+        told = object.__getattribute__(self, "_opposite").told(error)
+        swallowed = bool(_do(self, "exit", told)) and kind is not None
         if swallowed:
             _doubt(self)
         # A failed test stays one: an assertion, or an outcome of pytest's, which is no Exception.
         return swallowed and issubclass(kind, Exception) and not issubclass(kind, AssertionError)
-
-
-def told_to_program(error: Any) -> Any:
-    """What a context manager of the program's hears of an exception: of a failed test nothing, for it has values."""
-    if not isinstance(error, Exception) or isinstance(error, AssertionError):
-        return None
-    return raised.described(error, raised.arguments(error))
 
 
 def _is_asked_by_mock() -> bool:

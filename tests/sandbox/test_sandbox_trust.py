@@ -259,9 +259,9 @@ ORDINARY = {
     ),
     "exceptions of the tests": (
         "def relay(f): return f()\ndef caught(f):\n    try: return f()\n    except Exception as e: return e\n"
-        "def told(f, hook):\n    try: f()\n    except Exception as e: hook(e)",
+        "def told(f, hook):\n    try: f()\n    except Exception as e: hook((type(e), e))",
         "class Own(Exception): pass\ne, seen = Own('x'), []\ndef f(): raise e\ntry:\n    relay(f)\n    assert False\n"
-        "except Own as error:\n    assert error is e\nassert caught(f) is e\ntold(f, seen.append)\nassert seen == [e]\n"
+        "except Own as error:\n    assert error is e\nassert caught(f) is e\ntold(f, seen.append)\nassert seen == [(Own, e)]\n"
         "assert relay(lambda: e) is e",
     ),
     "callbacks that are kept and known again": (
