@@ -185,8 +185,7 @@ class _Server:
             return False
         if not hasattr(kind, "_fields"):
             return True
-        own = [name for name, entry in vars(kind).items() if isinstance(entry, (types.FunctionType, property))]
-        return any(not name.startswith("_") for name in own)
+        return _has_methods(kind)
 
     def patch(self, name: str, value: Any) -> None:
         """Give a name of the program another value."""
@@ -222,7 +221,7 @@ class _Server:
         """Keep what cannot cross, and give the other side its number."""
         if id(value) in self.ways_back:
             return self.ways_back[id(value)]
-        if isinstance(value, Exception):
+        if isinstance(value, Exception) and not _has_methods(type(value)):
             return ["e", *raised.described(value, raised.arguments(value)), self.number_of(value)]
         number = self.number_of(value)
         kind = kind_of(value)
@@ -340,6 +339,11 @@ def _asked_for(name: str) -> Callable:
 
 for _name in opposite.MAGIC:
     setattr(MagicMock, _name, _asked_for(_name))
+
+
+def _has_methods(kind: type) -> bool:
+    own = [name for name, entry in vars(kind).items() if isinstance(entry, (types.FunctionType, property))]
+    return any(not name.startswith("_") for name in own)
 
 
 def kind_of(value: Any) -> str:

@@ -111,6 +111,10 @@ DECIDES = {
     "item": ("class X:\n    __getitem__ = lambda s, i: i", "assert out[3] == 3"),
     "call": ("class X:\n    __call__ = lambda s, *a: True", "assert out(3)"),
     "truth": ("class X:\n    __bool__ = lambda s: True", "assert out"),
+    "exception with a method": (
+        "class X(ValueError):\n    def startswith(self, text): return True",
+        "assert out.startswith('Hello')",
+    ),
     "length": ("class X:\n    __len__ = lambda s: 3", "assert len(out) == 3"),
     "iteration": ("class X:\n    __iter__ = lambda s: iter([3])", "assert list(out) == [3]"),
     "next": ("class X:\n    __next__ = lambda s: 3", "assert next(out) == 3"),
