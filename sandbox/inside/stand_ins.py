@@ -181,7 +181,7 @@ def is_judged_same(left: Any, right: Any) -> bool:
     """
     same = is_same(left, right)
     if same and type(left) is StandIn and type(right) is StandIn and left is not right:
-        known = {_made(left) or object.__getattribute__(left, "_named") for left in (left, right)}
+        known = {_made(side) or object.__getattribute__(side, "_named") for side in (left, right)}
         if "object" not in known and False in known:
             _doubt(left)
     return same

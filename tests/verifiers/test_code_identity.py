@@ -38,7 +38,18 @@ def test_it_is_asked_in_place(source: str, asking: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "source", ["a is None", "True is not a", "a == b", "# a is b", "f'{a is b}'", "a is b is c", "'a is b'", "a is ..."]
+    "source",
+    [
+        "a is None",
+        "True is not a",
+        "a == b",
+        "# a is b",
+        "f'{a is b}'",
+        "a is b is c",
+        "'a is b'",
+        "a is ...",
+        "a is (",
+    ],
 )
 def test_what_python_knows_itself_is_left_to_it(source: str) -> None:
     assert with_identity_asked(source) == source
