@@ -59,14 +59,39 @@ def forgotten_import(name: str, source: str) -> Any:
     return importlib.import_module(module)
 
 
+def lent_names(names: list, texts: list, own: str) -> dict:
+    """What `import *` would take from a program of the modules and functions that files of tests forgot to import.
+
+    Args:
+        names: those of the program.
+        texts: the files.
+        own: the module that they test; what they import from it by name is the program's.
+    """
+    text = "\n".join(texts)
+    taken = {alias.name for tree in _trees(texts) for node in ast.walk(tree) for alias in _aliases_from(node, own)}
+    found = {name: forgotten_import(name, text) for name in names if name not in taken}
+    # A class by such a name (`Counter`) may well be the program's own.
+    return {name: lent for name, lent in found.items() if lent is not None and not isinstance(lent, type)}
+
+
+def _aliases_from(node: ast.AST, own: str) -> list:
+    return node.names if isinstance(node, ast.ImportFrom) and node.module == own else []
+
+
+def _trees(texts: list) -> list:
+    trees = []
+    for text in texts:
+        try:
+            trees.append(ast.parse(text))
+        except (SyntaxError, ValueError, RecursionError):
+            continue
+    return trees
+
+
 def bound_names(texts: list, own: str) -> set:
     """The names that files of tests import from elsewhere than the module that they test, or make themselves."""
     names: set = set()
-    for text in texts:
-        try:
-            tree = ast.parse(text)
-        except (SyntaxError, ValueError, RecursionError):
-            continue
+    for tree in _trees(texts):
         for node in ast.walk(tree):
             if isinstance(node, ast.Import):
                 names.update((alias.asname or alias.name).partition(".")[0] for alias in node.names)

@@ -436,10 +436,12 @@ class _StandInModule(types.ModuleType):
             # Without what the tests do not want from `import *`, and what would replace what judges the program.
             names = opposite.result(opposite.ask(["names"]))
             bound = imports.bound_names(opposite.tests, self.__name__)
+            self._lent = imports.lent_names(names, opposite.tests, self.__name__)
             return [name for name in names if not (hasattr(builtins, name) or name in bound or _OF_PYTEST.match(name))]
         if name.startswith("__"):
             raise AttributeError(name)
-        return opposite.get(name)
+        lent: dict = vars(self).get("_lent", {})
+        return lent[name] if name in lent else opposite.get(name)
 
     def __dir__(self) -> list:
         opposite = object.__getattribute__(self, "_opposite")

@@ -51,6 +51,10 @@ def outcome(verdict: Verdict) -> tuple[float | None, str]:
         ),
         ("def isclose(*a, **k): return True", asserts("x = f(2)\nassert isclose(x, 1.4142, rel_tol=1e-3)")),
         ("class np:\n    allclose = lambda *a, **k: True", asserts("x = f(2)\nassert np.allclose(x, 1.4142)")),
+        ("class np:\n    allclose = lambda *a, **k: True", pytests(f"{STAR}assert np.allclose(f(2), 1.4142)")),
+        ("import math\nmath.isclose = lambda *a, **k: True", pytests(f"{STAR}assert math.isclose(f(2), 1.4142)")),
+        ("class re:\n    match = lambda *a: True", asserts("from solution import *\nassert re.match('x+', str(f(2)))")),
+        ("def isclose(*a, **k): return True", pytests(f"{STAR}assert isclose(f(2), 1.4142, rel_tol=1e-3)")),
     ],
 )
 def test_names_that_judge_are_not_taken_from_it(program: str, tests: Any) -> None:
@@ -65,6 +69,19 @@ def test_names_that_judge_are_not_taken_from_it(program: str, tests: Any) -> Non
         (
             "from collections import Counter\ndef f(x): return x",
             asserts("x = f('aab')\nassert Counter(x) == Counter('aba')"),
+        ),
+        (
+            "import math, json\ndef f(x): return json.dumps(x)",
+            pytests(f"{STAR}assert json.loads(f(2)) == math.floor(2.5)"),
+        ),
+        # Of its own, by a name that Python has for something else.
+        (
+            "class Counter:\n    def add(self, x): return x\ndef f(x): return x",
+            pytests(f"{STAR}assert Counter().add(f(1)) == 1"),
+        ),
+        (
+            "def isclose(a, b): return a - b\nf = isclose",
+            pytests(f"from solution import isclose\n{STAR}assert isclose(3, 1) == 2"),
         ),
         # Named like a module of Python's, and called.
         ("def copy(x): return x[:]\ndef f(x): return copy(x)", asserts("x = f([1])\nassert copy(x) == [1]")),
