@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from .code_copies import COPIED
 from .code_forms import AssertTests, CallCase, CallTests, PytestTests, StdinCase
+from .code_reach import FOLDER
 
 if TYPE_CHECKING:
     from ..sandbox import CallResult, Result, TestReport
@@ -99,8 +100,13 @@ def has_opaque_value(result: Result) -> bool:
 
 
 def needs_inside(form: AssertTests | PytestTests, result: Result) -> bool:
-    """Whether tests did not pass that had to hand over what cannot cross to the program's process."""
+    """Whether tests did not pass that had to hand over what cannot cross to the program's process.
+
+    Those that look at files say nothing beside it, whether they pass or not.
+    """
     report = result.tests
+    if form.beyond == FOLDER:
+        return True
     if report is None or not (report.needs_inside or form.beyond):
         return False
     return bool(outcome_beside(form, result, objects=True).failure)
@@ -151,7 +157,7 @@ def outcome_beside(form: AssertTests | PytestTests, result: Result, objects: boo
         passed = min(passed, count - 1)
         failure += _stderr(result) + ("" if timed_out or not form.copied else _COPIES)
     fault = ""
-    if failure and not inside:
+    if (failure or form.beyond == FOLDER) and not inside:
         fault = _out_of_reach(form, objects) or ("" if timed_out else _fault(form, report, objects, by_own_word))
     return Outcome(passed, count, form.visible, failure, timed_out, fault)
 

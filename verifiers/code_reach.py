@@ -34,6 +34,15 @@ _ATTRIBUTES = {
 _GROUPS = ("ExceptionGroup", "BaseExceptionGroup", "KeyboardInterrupt")
 _RAISES = ("raises", "assertRaises", "assertRaisesRegex")
 _NEXT = ("next", "__next__", "anext", "__anext__", "send", "throw")
+FOLDER = "files in its folder"
+"""Which tests beside a program neither see nor make: even where they pass, that says nothing."""
+_FOLDER_CALLS = frozenset(
+    "os.path.exists os.path.isfile os.path.isdir os.path.getsize os.listdir os.scandir os.remove os.unlink os.mkdir "
+    "os.makedirs os.rmdir os.rename shutil.rmtree shutil.copy shutil.move glob.glob".split()
+)
+_FOLDER_METHODS = frozenset("exists is_file is_dir write_text write_bytes unlink iterdir touch rmdir".split())
+_TURNS = frozenset("os.chdir monkeypatch.chdir contextlib.chdir tempfile.gettempdir".split())
+_ELSEWHERE = ("tmp_path", "tmpdir", "tempfile")
 _PATCHES = ("patch", "patch.object", "mock.patch", "mock.patch.object", "monkeypatch.setattr")
 # What is patched there is told to the program's process.
 _TOLD = frozenset({"builtins.input", "sys.stdin", "sys.stdout", "sys.stderr", "sys.argv", "os.environ"})
@@ -58,8 +67,36 @@ def beyond_pytest(tree: ast.Module, module: str) -> str:
     return beyond(tree, module)
 
 
+def _looks_at_folder(tree: ast.Module, imported: dict[str, str]) -> bool:
+    """Whether the tests make files, or look for some, in the folder that they run in."""
+    words = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)} | set(imported.values())
+    words |= {argument.arg for node in ast.walk(tree) if isinstance(node, ast.arguments) for argument in node.args}
+    elsewhere = any(word.partition(".")[0] in _ELSEWHERE for word in words)
+    with_paths = any(origin.partition(".")[0] == "pathlib" for origin in imported.values())
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name | ast.Attribute):
+            continue
+        root, dot, rest = ast.unparse(node.func).partition(".")
+        name = imported.get(root, root) + dot + rest
+        if name in _TURNS:
+            return True
+        if elsewhere:
+            # Paths in folders of the tests' own are known when they are handed over.
+            continue
+        if name in _FOLDER_CALLS:
+            return True
+        if with_paths and isinstance(node.func, ast.Attribute) and node.func.attr in _FOLDER_METHODS:
+            return True
+        modes = [*node.args[1:2], *(keyword.value for keyword in node.keywords if keyword.arg == "mode")]
+        if root == "open" and any(isinstance(m, ast.Constant) and {*str(m.value)} & {*"wax+"} for m in modes):
+            return True
+    return False
+
+
 def _found(tree: ast.Module, module: str) -> Iterator[str]:
     imported = {name: origin for node in ast.walk(tree) for name, origin in _imported(node)}
+    if _looks_at_folder(tree, imported):
+        yield FOLDER
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             yield from (_FIXTURES[argument.arg] for argument in node.args.args if argument.arg in _FIXTURES)

@@ -89,6 +89,7 @@ class Opposite:
         self.given: dict = {}
         self.answers = frames.Reader(HEAR, plain.MAX_BYTES)
         self.looked_at: dict = {}
+        self.copies: list = []
         self.around = surroundings.Around(self.hand_over, tests)
         self.ended = False
         # Tests may have threads, and the program answers one question at a time.
@@ -99,18 +100,26 @@ class Opposite:
         value = marked_as_named(self.result(self.ask(["get", name])))
         if isinstance(value, _CHANGED_IN_PLACE):
             self.looked_at.setdefault(name, plain.encode(value, self.hand_over))
+            self.keep_copy(value)
         if _CLASS_NAME.fullmatch(name.rpartition(".")[2]):
             marked_as_tested(value)
         return value
 
+    def keep_copy(self, value: Any) -> None:
+        """Remember a copy of what a name or an attribute of the program's holds, to see whether the tests change it."""
+        if isinstance(value, _CHANGED_IN_PLACE):
+            self.copies.append((value, plain.encode(value, self.hand_over)))
+
     def look_again(self) -> None:
-        """Find out whether the program has changed a value since the tests got a copy of it."""
+        """Find out whether the program has changed a value since the tests got a copy of it, or they the copy."""
         # `from solution import *` gets many that they have no use for.
         used = set(re.findall(r"\w+", "\n".join(self.tests)))
         try:
             for name, before in self.looked_at.items():
                 if name in used and self.encode(self.result(self.ask(["get", name]))) != before:
                     self.needs_inside = True
+            if any(self.encode(value) != before for value, before in self.copies):
+                self.needs_inside = True
         except Exception:
             # It has no such name any more, or has ended, which is told elsewhere.
             pass

@@ -60,6 +60,7 @@ class StandIn:
         if not _made(self):
             _doubt(self)
         value = _do(self, "getattr", name)
+        object.__getattribute__(self, "_opposite").keep_copy(value)
         given = object.__getattribute__(self, "_opposite").given.get((_number(self), name))
         # Where it is the very object that the tests put there, it is still one that they made (`root.left.left = ...`).
         return given if given is not None and is_same(given, value) else value

@@ -273,6 +273,68 @@ def test_what_reaches_it_is_not_refused(source: str) -> None:
     assert beyond_pytest(parsed(source, ""), "solution") == ""
 
 
+@pytest.mark.parametrize(
+    "body",
+    [
+        "q = Q()\n    q.menu.append(2)\n    assert q.total() == 2",
+        "q = Q()\n    q.sizes['a'] = 3\n    assert q.total() == 3",
+        "solution.BASE['a'] = 4\n    assert Q().total() == 4",
+    ],
+)
+def test_a_copy_that_the_tests_change_is_told(body: str) -> None:
+    program = (
+        "BASE = {}\nclass Q:\n    def __init__(self): self.menu, self.sizes = [], {}\n"
+        "    def total(self): return sum(self.menu) + sum(self.sizes.values()) + sum(BASE.values())\n"
+    )
+    tests = pytests(f"import solution\nfrom solution import Q\ndef test_f():\n    {body}\n")
+    assert outcome(graded(program, tests)) == (None, "error")
+    assert graded(program, tests, objects=True).passed
+    assert outcome(graded(program.replace("sum(", "max("), tests, objects=True)) == (0.0, "ok")
+    unchanged = pytests(
+        "from solution import Q\ndef test_f():\n    q = Q()\n    assert q.menu == [] and q.total() == 1\n"
+    )
+    assert outcome(graded(program, unchanged)) == (0.0, "ok")
+
+
+FILES = {
+    "a file that it reads": (
+        "def f(path):\n    with open(path) as file: return file.read()",
+        "def f(path): return ''",
+        "class T(unittest.TestCase):\n    def setUp(self):\n        self.file = 'a.txt'\n"
+        "        with open(self.file, 'w') as file: file.write('q')\n    def tearDown(self): os.remove(self.file)\n"
+        "    def test_f(self): self.assertEqual(f(self.file), 'q')\n",
+    ),
+    "a file that it writes": (
+        "def f(path): open(path, 'w').write('q')",
+        "def f(path): open(path, 'w').write('p')",
+        "def test_f():\n    f('b.txt')\n    assert Path('b.txt').exists()\n    assert open('b.txt').read() == 'q'\n",
+    ),
+    "a file of another folder": (
+        "def f(path): return open(path).read()",
+        "def f(path): return 'p'",
+        "def test_f(tmp_path, monkeypatch):\n    monkeypatch.chdir(tmp_path)\n    (tmp_path / 'd').write_text('q')\n"
+        "    assert f('d') == 'q'\n",
+    ),
+    "a file that it is not to write": (
+        "def f(path): return 1",
+        "def f(path): return open(path, 'w').write('q')",
+        "def test_f():\n    assert f('c.txt') == 1\n    assert not os.path.exists('c.txt')\n",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_files_in_the_folder_are_seen_inside_alone(name: str) -> None:
+    right, wrong, body = FILES[name]
+    tests = pytests(f"import os, unittest\nfrom pathlib import Path\n{IMPORT}{body}")
+    for program in (right, wrong):
+        verdict = graded(program, tests)
+        assert outcome(verdict) == (None, "error")
+        assert "files in its folder); they need objects=True" in verdict.detail
+    assert graded(right, tests, objects=True).passed
+    assert outcome(graded(wrong, tests, objects=True)) == (0.0, "ok")
+
+
 @pytest.mark.parametrize("path", ["path", "str(path)", "tmp_path"])
 def test_a_file_that_the_program_is_to_make_is_out_of_its_reach(path: str) -> None:
     program = (
