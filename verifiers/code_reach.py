@@ -80,7 +80,7 @@ def _looks_at_folder(tree: ast.Module, imported: dict[str, str]) -> bool:
         name = imported.get(root, root) + dot + rest
         if name in _TURNS:
             return True
-        if elsewhere:
+        if elsewhere and not _names_file(node):
             # Paths in folders of the tests' own are known when they are handed over.
             continue
         if name in _FOLDER_CALLS:
@@ -91,6 +91,12 @@ def _looks_at_folder(tree: ast.Module, imported: dict[str, str]) -> bool:
         if root == "open" and any(isinstance(m, ast.Constant) and {*str(m.value)} & {*"wax+"} for m in modes):
             return True
     return False
+
+
+def _names_file(call: ast.Call) -> bool:
+    """Whether it is about a file whose name the tests say, and no folder of it."""
+    first = call.args[0] if call.args else None
+    return isinstance(first, ast.Constant) and isinstance(first.value, str) and not first.value.startswith("/")
 
 
 def _found(tree: ast.Module, module: str) -> Iterator[str]:

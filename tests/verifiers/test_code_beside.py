@@ -315,6 +315,12 @@ FILES = {
         "def test_f(tmp_path, monkeypatch):\n    monkeypatch.chdir(tmp_path)\n    (tmp_path / 'd').write_text('q')\n"
         "    assert f('d') == 'q'\n",
     ),
+    "a file beside folders of the tests": (
+        "def f(path): open(path, 'w').write('q')",
+        "def f(path): open(path, 'w').write('p')",
+        "def test_f():\n    f('e.txt')\n    assert os.path.exists('e.txt')\n    assert open('e.txt').read() == 'q'\n"
+        "def test_g(tmp_path):\n    assert not (tmp_path / 'x').exists()\n",
+    ),
     "a file that it is not to write": (
         "def f(path): return 1",
         "def f(path): return open(path, 'w').write('q')",
