@@ -36,7 +36,9 @@ def global_state():
 
 
 def environment():
-    variables = {name: value for name, value in os.environ.items() if not name.startswith("VLLM_")}
+    # Where torch's compiler keeps what it makes is named for good, by the first engine of a process.
+    kept = ("VLLM_", "TORCHINDUCTOR_CACHE_DIR")
+    variables = {name: value for name, value in os.environ.items() if not name.startswith(kept)}
     return variables, os.environ.get("VLLM_ENABLE_V1_MULTIPROCESSING")
 
 
