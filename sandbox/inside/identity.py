@@ -16,6 +16,8 @@ from . import stand_ins
 _ATOMS = (int, float, complex, str, bytes)
 _COPIED = (list, dict, set, tuple, bytearray)
 _MODULES = ("collections", "numpy")
+# Arguments may be large, and a program gives one back at once, if at all.
+_MOST_COPIES = 8
 
 
 class Identity:
@@ -36,6 +38,8 @@ class Identity:
         made = copy.deepcopy(value)
         # Both are kept, so that no other value gets their place in memory.
         self.copies[id(made)] = (made, value)
+        if len(self.copies) > _MOST_COPIES:
+            del self.copies[next(iter(self.copies))]
         return made
 
     def same(self, left: Any, right: Any, wanted: bool = True) -> bool:

@@ -23,6 +23,7 @@ from . import frames, imports, plain, raised, surroundings
 from .stand_ins import StandIn, marked_as_named, marked_as_tested
 
 ASK, HEAR = 4, 5
+_MOST_COPIES = 100
 
 
 class ProgramEnded(Exception):
@@ -107,7 +108,7 @@ class Opposite:
 
     def keep_copy(self, value: Any) -> None:
         """Remember a copy of what a name or an attribute of the program's holds, to see whether the tests change it."""
-        if isinstance(value, _CHANGED_IN_PLACE):
+        if isinstance(value, _CHANGED_IN_PLACE) and len(self.copies) < _MOST_COPIES:
             self.copies.append((value, plain.encode(value, self.hand_over)))
 
     def look_again(self) -> None:

@@ -116,3 +116,14 @@ def test_a_copy_that_is_asked_for_is_no_other_argument() -> None:
     assert graded("def f(a, b): return [*a, *b]", body, CASE).passed
     assert outcome(graded("def f(a, b): return a if not b else a + b", body, CASE)) == (0.0, "ok")
     assert outcome(graded("def f(a, b):\n    a.clear()\n    return []", body, CASE)) == (0.0, "ok")
+
+
+def test_large_arguments_and_values_are_not_kept() -> None:
+    limits = {"memory_bytes": 80 << 20, "cpu_seconds": 40, "wall_seconds": 60}
+    body = (
+        "for n in range(60):\n    a = [n] * 100_000\n    assert f(a) == sum(a)\n"
+        "q = Q()\nfor n in range(300):\n    assert q.row[0] == 0"
+    )
+    program = "def f(a): return sum(a)\nclass Q:\n    def __init__(self): self.row = [0] * 10000"
+    verdict = graded(program, body, limits=limits)
+    assert verdict.passed, verdict.detail
